@@ -1,0 +1,42 @@
+/* file.h - files and paths: mapping, bounded reading, atomic writing, directory listing. */
+#ifndef ACCEL_CORE_FILE_H
+#define ACCEL_CORE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/arena.h"
+#include "core/status.h"
+
+typedef struct accel__mapping {
+  const uint8_t *data; /* read-only, page aligned; NULL for an empty file */
+  size_t n;
+  char *path;
+} accel__mapping; /* {0} is empty */
+
+/* Errors name the path and errno's sentence; ENOENT is ACCEL_ERROR_NOT_FOUND, everything else ACCEL_ERROR_IO. */
+accel_status accel__file_map(const char *path, accel__mapping *out);
+/* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the file when touched. */
+void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);
+void accel__file_unmap(accel__mapping *m);
+
+/* Whole file into malloc'd, NUL-terminated memory; larger than max_bytes is ACCEL_ERROR_FORMAT. */
+accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n);
+/* Writes to a temporary name in the same directory, fsyncs, renames. */
+accel_status accel__file_write(const char *path, const void *bytes, size_t n);
+bool accel__file_exists(const char *path);      /* anything readable by us */
+bool accel__is_directory(const char *path);
+accel_status accel__make_directories(const char *path); /* mkdir -p, 0700 */
+/* Names in a directory (without . and ..), sorted; arena memory. */
+accel_status accel__list_directory(const char *path, accel__arena *arena, char ***names, size_t *n);
+char *accel__path_join(accel__arena *arena, const char *directory, const char *name);
+
+/* Environment: one documented table in config.c lists every ACCEL_* variable; nothing else reads the environment. */
+const char *accel__env(const char *name);              /* NULL when unset or empty; NULL for all under AT_SECURE */
+accel_status accel__cache_directory(accel__arena *arena, char **out); /* ACCEL_CACHE_DIR, $XDG_CACHE_HOME/accel, ~/.cache/accel */
+
+/* Tests: true when ACCEL_FAIL_AT (comma list of POINT or POINT:N for the N-th passage) names this point now. */
+bool accel__fault(const char *point);
+
+#endif

@@ -1,0 +1,45 @@
+/* json.h - reading JSON files (config.json, tokenizer.json, the registry) with errors that name file, field and remedy.
+ *
+ * A thin layer over cJSON: parse once, then typed access.  Nodes are plain cJSON nodes, valid until accel__json_free.
+ * Limits: the caller's byte cap, nesting 256; NaN and Infinity (which Python writes) read as numbers; duplicate keys: the last wins,
+ * as in Python; a "\u0000" is refused because it would cut strings short.
+ */
+#ifndef ACCEL_CORE_JSON_H
+#define ACCEL_CORE_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cjson/cJSON.h>
+
+#include "core/status.h"
+
+typedef cJSON accel__json;
+typedef struct accel__json_file {
+  accel__json *root;
+  char *name; /* for messages: the file's path, or what the caller called it */
+} accel__json_file; /* {0} is empty */
+
+accel_status accel__json_parse(const char *text, size_t n, const char *name, accel__json_file *out);
+/* ACCEL_ERROR_NOT_FOUND when the file is absent.  max_bytes 0: 256 MiB. */
+accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_file *out);
+void accel__json_free(accel__json_file *file);
+
+/* Member of an object; NULL when absent, null, or `object` is no object (or NULL).  Linear: iterate large objects instead. */
+const accel__json *accel__json_get(const accel__json *object, const char *key);
+bool accel__json_is_null_or_absent(const accel__json *object, const char *key);
+
+/* Typed members.  Absent or null: *out is left as it is (the default) and ACCEL_OK returned.  Another type, a fraction where
+ * an integer is due, or a value outside [min, max]: ACCEL_ERROR_FORMAT naming file, field, value and what was expected. */
+accel_status accel__json_int(const accel__json_file *file, const accel__json *object, const char *key, int64_t min, int64_t max, int64_t *out);
+accel_status accel__json_number(const accel__json_file *file, const accel__json *object, const char *key, double *out);
+accel_status accel__json_bool(const accel__json_file *file, const accel__json *object, const char *key, bool *out);
+accel_status accel__json_string(const accel__json_file *file, const accel__json *object, const char *key, const char **out); /* lives with the file */
+accel_status accel__json_object(const accel__json_file *file, const accel__json *object, const char *key, const accel__json **out);
+accel_status accel__json_array(const accel__json_file *file, const accel__json *object, const char *key, const accel__json **out);
+/* As above, but absence is an error too. */
+accel_status accel__json_require(const accel__json_file *file, const accel__json *object, const char *key);
+
+#define ACCEL_JSON_EACH(item, parent) for (const accel__json *item = (parent) ? (parent)->child : NULL; item; item = item->next)
+
+#endif
