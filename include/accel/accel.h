@@ -1,0 +1,456 @@
+/* accel.h - run Hugging Face models straight from their directories, on whatever hardware the machine has.
+ *
+ *   accel *ctx;                 accel_create(NULL, &ctx);
+ *   accel_init_params how = accel_init_params_default();   how.device = "auto";
+ *   accel_endpoint *embedder;   accel_init(ctx, "sentence-transformers/all-MiniLM-L6-v2", &how, &embedder);
+ *   accel_embeddings *found;    accel_embed(embedder, texts, text_count, &found);    [text_count, found->dim] fp32
+ *   printf("%s, %s\n", accel_placement(embedder)->device, accel_placement(embedder)->precision);
+ *   accel_embeddings_free(&found);  accel_cleanup(&embedder);  accel_destroy(&ctx);
+ *
+ * Rules that hold for every function
+ *  - Returns accel_status: ACCEL_OK (0) or a negative code.  On failure accel_last_error() gives this thread's message with its
+ *    cause chain and accel_last_remedy() what to do about it; outputs are set to NULL or 0 and nothing is leaked.
+ *  - Nothing is ever simulated: a result is computed, or it is an error.  Nothing is printed; no signal is handled; no
+ *    environment variable is set; no network is used; no code from a model directory runs.
+ *  - Strings are UTF-8.  Pointers inside results live as long as the result.  Arrays are row-major.
+ *  - `X_free(X **)` and the like set the pointer to NULL and accept a pointer to NULL.
+ *  - Parameter structs start with `size`; get one from its _default() function, then change what you need.  NULL means all defaults.
+ *  - Threads: a context and an endpoint may be used from many threads at once.  Creation and destruction of one object must not
+ *    overlap its use.  Two contexts never meet.
+ */
+#ifndef ACCEL_ACCEL_H
+#define ACCEL_ACCEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ACCEL_VERSION_MAJOR 0
+#define ACCEL_VERSION_MINOR 1
+#define ACCEL_VERSION_PATCH 0
+#define ACCEL_VERSION_STRING "0.1.0"
+
+#if defined(__GNUC__)
+#define ACCEL_API __attribute__((visibility("default")))
+#else
+#define ACCEL_API
+#endif
+
+/* ---- status ---------------------------------------------------------------------------------------------------------- */
+
+/* X(NAME, number, exit code of the accel tool, "what it means").  Numbers are pinned; 0 .. -11 are also the plugin interface's. */
+#define ACCEL_STATUS_LIST(X)                                                                             \
+  X(OK, 0, 0, "success")                                                                                 \
+  X(ERROR_ARGUMENT, -1, 2, "an argument or input tensor is not what the call takes")                     \
+  X(ERROR_UNSUPPORTED, -2, 3, "this model, op or option is not supported")                               \
+  X(ERROR_OUT_OF_MEMORY, -3, 1, "the system refused memory")                                             \
+  X(ERROR_DEVICE_MEMORY, -4, 5, "the device has not enough memory")                                      \
+  X(ERROR_DEVICE_LOST, -5, 1, "the device was lost; clean up its endpoints and initialise again")        \
+  X(ERROR_LIMIT, -6, 1, "a stated limit was exceeded")                                                   \
+  X(ERROR_NONFINITE, -7, 1, "the result holds NaN or infinity")                                          \
+  X(ERROR_IO, -8, 1, "a file could not be read or written")                                              \
+  X(ERROR_CANCELLED, -9, 1, "the cancel callback asked to stop")                                         \
+  X(ERROR_ABI, -10, 4, "a plugin and this library do not fit together")                                  \
+  X(ERROR_DRIVER, -11, 1, "the device's driver reported an error")                                       \
+  X(ERROR_NOT_FOUND, -20, 1, "a file, directory or name does not exist")                                 \
+  X(ERROR_FORMAT, -21, 1, "a file is malformed")                                                         \
+  X(ERROR_UNKNOWN_MODEL, -22, 3, "the registry does not know this model")                                \
+  X(ERROR_DEVICE_UNAVAILABLE, -23, 4, "the device asked for cannot serve")                               \
+  X(ERROR_PRECISION, -24, 3, "the precision asked for is not available there")                           \
+  X(ERROR_DOES_NOT_FIT, -25, 5, "the model does not fit the memory it may use")                          \
+  X(ERROR_QUEUE_FULL, -26, 1, "the endpoint's queue is full; wait for a ticket and submit again")        \
+  X(ERROR_VERIFY, -27, 6, "the numbers are outside the bounds")                                          \
+  X(ERROR_TIMEOUT, -28, 1, "the time limit passed")                                                      \
+  X(ERROR_INTERNAL, -29, 1, "a defect in libaccel; please report it")
+
+typedef enum accel_status {
+#define ACCEL_STATUS_ENUM(name, number, exit_code, text) ACCEL_##name = number,
+  ACCEL_STATUS_LIST(ACCEL_STATUS_ENUM)
+#undef ACCEL_STATUS_ENUM
+} accel_status;
+
+ACCEL_API const char *accel_version(void);                         /* "0.1.0" */
+ACCEL_API const char *accel_status_name(accel_status status);      /* "ERROR_FORMAT"; "UNKNOWN" for other numbers */
+ACCEL_API const char *accel_status_text(accel_status status);      /* the sentence */
+ACCEL_API int accel_status_exit_code(accel_status status);         /* as the accel tool exits */
+/* This thread's last failure: outermost cause first, "a: b: c"; "" when its last call succeeded.  Valid until its next call. */
+ACCEL_API const char *accel_last_error(void);
+ACCEL_API const char *accel_last_remedy(void); /* "" when there is none */
+
+/* ---- context --------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel accel;
+
+typedef enum accel_log_level { ACCEL_LOG_ERROR = 0, ACCEL_LOG_WARNING = 1, ACCEL_LOG_INFO = 2, ACCEL_LOG_DEBUG = 3 } accel_log_level;
+/* Called from whichever thread has something to say; must not call back into the context. */
+typedef void (*accel_log_fn)(void *user, accel_log_level level, const char *message);
+/* done of all units of `what` ("loading", "embedding", "testing"); called from the thread that made the call. */
+typedef void (*accel_progress_fn)(void *user, const char *what, uint64_t done, uint64_t all);
+/* Nonzero: the running call stops soon with ACCEL_ERROR_CANCELLED.  Called often, possibly from pool threads: must be cheap. */
+typedef int (*accel_cancel_fn)(void *user);
+
+typedef struct accel_params {
+  uint32_t size;
+  uint32_t threads;             /* of the context's pool, the calling thread included; 0: min(affinity, cgroup quota, physical cores) */
+  const char *plugin_path;      /* colon-separated directories searched instead of the standard places; NULL: ACCEL_PLUGIN_PATH */
+  const char *registry_path;    /* JSON file or directory of entries that add to or override the embedded registry */
+  const char *cache_directory;  /* NULL: $ACCEL_CACHE_DIR, else $XDG_CACHE_HOME/accel, else ~/.cache/accel */
+  accel_log_fn log;             /* NULL: silent */
+  void *log_user;
+  accel_log_level log_level;
+  uint32_t allow_software;      /* 1: `auto` may choose software devices (tests) */
+  accel_progress_fn progress;
+  void *progress_user;
+  accel_cancel_fn cancel;
+  void *cancel_user;
+} accel_params;
+
+ACCEL_API accel_params accel_params_default(void);
+/* Cheap: nothing is probed or loaded before it is needed. */
+ACCEL_API accel_status accel_create(const accel_params *params, accel **out);
+/* Cleans up endpoints that are still there, too; the pointers to them become invalid. */
+ACCEL_API void accel_destroy(accel **ctx);
+ACCEL_API uint32_t accel_thread_count(const accel *ctx);
+ACCEL_API void accel_string_free(char **string); /* strings the library hands out as char ** */
+
+typedef struct accel_strings {
+  uint32_t n;
+  const char *const *item;
+} accel_strings;
+ACCEL_API void accel_strings_free(accel_strings **strings);
+
+/* ---- detection ------------------------------------------------------------------------------------------------------- */
+
+/* One device, or one kind of hardware that is not there, with the reason.  Four separate facts, each "no" explained. */
+typedef struct accel_device_info {
+  const char *name;          /* "cpu", "rocm:0", "vulkan:1": what --device takes */
+  const char *hardware;      /* registry name: cpu cuda amd opencl vulkan openvino apple qualcomm webgpu webnn reference */
+  const char *plugin;        /* "cpu", "rocm" ...; "" when there is none */
+  const char *implementation_type; /* "CPU", "AMD_ROCM", "CUDA", "OPENCL", "VULKAN", "REFERENCE" */
+  const char *description;   /* the vendor's name of it */
+  const char *arch, *driver, *id; /* "" when unknown */
+  const char *type;          /* "cpu", "discrete", "integrated", "software", "other" */
+  int32_t compiled, loaded, found, tested; /* 1 yes, 0 no, -1 not reached */
+  int32_t usable;            /* all four */
+  int32_t is_amd;
+  const char *reason;        /* why not usable; "" when usable */
+  const char *remedy;        /* what to do about it */
+  uint64_t memory_total, memory_free; /* bytes; 0 not known */
+} accel_device_info;
+typedef struct accel_devices {
+  uint32_t n;
+  const accel_device_info *item;
+} accel_devices;
+
+/* Everything a user can have, usable or not.  Probes vendor software in a helper process, so a crashing driver is a line of the
+ * report.  The result is kept by the context; refresh != 0 looks again. */
+ACCEL_API accel_status accel_detect(accel *ctx, int refresh, accel_devices **out);
+ACCEL_API void accel_devices_free(accel_devices **devices);
+/* The capability dictionary: cpu, cuda, cuda_version, cuda_devices, mps, openvino, qualcomm, amd, amd_version, amd_devices, then
+ * devices, plugins (every path tried and its verdict), environment ...  {"schema":"accel.detect/1",...}. */
+ACCEL_API accel_status accel_detect_json(accel *ctx, int refresh, char **json);
+
+/* ---- registry -------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_registry_entry {
+  const char *model;           /* canonical id, "google-bert/bert-base-uncased" */
+  const char *description, *family, *architecture;
+  int64_t embedding_dim, sequence_length;
+  const char *model_precision; /* "float32" */
+  int64_t default_batch_size;
+  const accel_strings *aliases;
+  const accel_strings *hardware; /* names that are listed as compatible */
+} accel_registry_entry;
+
+/* Unknown model: ACCEL_ERROR_UNKNOWN_MODEL.  The entry lives until accel_destroy or until it is overridden. */
+ACCEL_API accel_status accel_registry_lookup(accel *ctx, const char *model, const accel_registry_entry **out);
+ACCEL_API accel_status accel_registry_json(accel *ctx, const char *model, char **json); /* the whole entry; model NULL: all of them */
+typedef struct accel_registry_filter {
+  uint32_t size;
+  const char *family, *hardware, *precision, *text; /* NULL: any; text: part of id or description */
+} accel_registry_filter;
+ACCEL_API accel_registry_filter accel_registry_filter_default(void);
+ACCEL_API accel_status accel_registry_list(accel *ctx, const accel_registry_filter *filter, accel_strings **models);
+/* Adds or overrides entries: JSON text of one entry, or {"models":[...]}; checked against the schema. */
+ACCEL_API accel_status accel_registry_add(accel *ctx, const char *json);
+/* Hardware and precision by any alias (amd = rocm = hip, float32 = fp32, any letter case).  Unknown model: *supported = 0 and
+ * ACCEL_ERROR_UNKNOWN_MODEL; unknown hardware or precision: ACCEL_ERROR_ARGUMENT. */
+ACCEL_API accel_status accel_is_hardware_supported(accel *ctx, const char *model, const char *hardware, int *supported);
+ACCEL_API accel_status accel_is_precision_supported(accel *ctx, const char *model, const char *hardware, const char *precision, int *supported);
+/* base + hardware + precision, in that order, without repeats.  hardware, precision may be NULL. */
+ACCEL_API accel_status accel_get_dependencies(accel *ctx, const char *model, const char *hardware, const char *precision, accel_strings **out);
+/* Custom precision profile of a model on a hardware: replaces the listed one (what is not named is false), or merges. */
+ACCEL_API accel_status accel_set_precision_profile(accel *ctx, const char *model, const char *hardware, const char *const *precisions, const int *supported,
+                                                   uint32_t n, int merge);
+
+typedef struct accel_test_record {
+  const char *platform;  /* "cpu (FP32)" */
+  const char *hardware, *precision, *device, *implementation_type;
+  const char *input, *output; /* what went in and came out, in words: shapes and first values */
+  int32_t passed;
+  double max_abs, max_rel, cosine; /* against the reference plugin */
+  double ms;                       /* of one run after a warm-up */
+  const char *weights;             /* "local" or "random, seed N, true shape" */
+} accel_test_record;
+typedef struct accel_test_report {
+  uint32_t n;                     /* keys "<hardware>_test", "<hardware>_<precision>_test" */
+  const char *const *key;
+  const char *const *value;       /* "Hardware not available", "Precision not supported", "Success", "Error: ..." */
+  uint32_t n_records;             /* one for each combination that really ran */
+  const accel_test_record *record;
+} accel_test_report;
+/* Really loads and runs each combination.  NULL lists: cpu cuda amd openvino apple x fp32 fp16 bf16 int8 int4. */
+ACCEL_API accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
+                                                 const char *const *precisions, uint32_t n_precisions, accel_test_report **out);
+ACCEL_API void accel_test_report_free(accel_test_report **report);
+
+/* ---- endpoints ------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_endpoint accel_endpoint;
+
+typedef struct accel_init_params {
+  uint32_t size;
+  const char *device;       /* "auto", "cpu", "rocm:0", "gpu", a chain "rocm:0,cpu" ...; a named device is a demand */
+  const char *precision;    /* NULL: fp32; "auto": the device's ladder; a name is a demand */
+  const char *task;         /* transformers pipeline name, "feature-extraction", "text-classification" ...; NULL: from the model */
+  uint32_t batch_size;      /* texts per run of the tasks; 0: the registry's default */
+  uint32_t max_length;      /* tokens; 0: the model's own (sentence-transformers: max_seq_length) */
+  uint32_t queue_capacity;  /* 0: 32 */
+  uint32_t random_weights;  /* 1: no weights are read; the true shape with seeded random values (tests, benchmarks), and says so */
+  uint64_t seed;
+  const char *architecture; /* NULL: config.json's architectures[0] */
+} accel_init_params;
+ACCEL_API accel_init_params accel_init_params_default(void);
+
+/* Where an endpoint runs, and why.  listed: the registry lists (model, hardware, precision). */
+typedef struct accel_placement_report {
+  const char *model, *label;        /* id or directory; "MODEL on DEVICE (PRECISION)" */
+  const char *device, *precision;   /* got */
+  const char *implementation_type;  /* "CPU", "AMD_ROCM", "CUDA", "OPENCL", "VULKAN", "REFERENCE" */
+  int32_t is_amd, listed;
+  const char *wanted_device, *wanted_precision;
+  const accel_strings *reasons;     /* one for each candidate passed over: "rocm:0: no libamdhip64.so" */
+  const char *weights;              /* "local" or "random, seed N" */
+} accel_placement_report;
+
+/* model: a directory, or org/name[@rev] looked up in $XDG_CACHE_HOME/accel/models and the Hugging Face cache (read-only). */
+ACCEL_API accel_status accel_init(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out);
+ACCEL_API void accel_cleanup(accel_endpoint **endpoint); /* waits for queued work */
+ACCEL_API const accel_placement_report *accel_placement(const accel_endpoint *endpoint);
+
+/* The parts the followed systems hand out one by one, here behind one handle. */
+typedef struct accel_processor { /* the task's pre- and post-processing */
+  const char *task;              /* "feature-extraction" */
+  const char *tokenizer;         /* "WordPiece", "BPE", "Unigram" ...; "" when the model has none */
+  int64_t vocab_size, max_length, pad_id;
+  const accel_strings *labels;   /* id2label of a head, else empty */
+} accel_processor;
+ACCEL_API const accel_processor *accel_processor_of(const accel_endpoint *endpoint);
+ACCEL_API uint32_t accel_batch_size_of(const accel_endpoint *endpoint);
+ACCEL_API accel_status accel_trim(accel_endpoint *endpoint); /* gives scratch memory back */
+/* Runs the endpoint on seeded inputs and compares it with the reference plugin. */
+ACCEL_API accel_status accel_self_test(accel_endpoint *endpoint, accel_test_report **out);
+
+/* ---- raw tensors ----------------------------------------------------------------------------------------------------- */
+
+typedef enum accel_dtype { /* the same numbers as accel_plugin_dtype */
+  ACCEL_F32 = 0, ACCEL_F16 = 1, ACCEL_BF16 = 2, ACCEL_I32 = 3, ACCEL_I64 = 4, ACCEL_I8 = 5, ACCEL_U8 = 6, ACCEL_F64 = 13, ACCEL_BOOL = 14
+} accel_dtype;
+enum { ACCEL_MAX_RANK = 6 };
+typedef struct accel_tensor {
+  const char *name; /* as transformers' forward names it: "input_ids", "last_hidden_state" */
+  accel_dtype dtype;
+  uint32_t rank;
+  int64_t dim[ACCEL_MAX_RANK];
+  void *data; /* row-major, contiguous */
+} accel_tensor;
+typedef struct accel_tensors {
+  uint32_t n;
+  accel_tensor *item;
+} accel_tensors;
+typedef accel_status (*accel_handler)(accel_endpoint *endpoint, const accel_tensors *inputs, accel_tensors **outputs);
+
+/* Names, shapes and dtypes of transformers' forward: input_ids [B,S] int64 or int32, attention_mask [B,S] (one run of ones per row),
+ * ...; every output that needs no asking for.  Rows whose mask is 0 are zeros in the outputs. */
+ACCEL_API accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *inputs, accel_tensors **outputs);
+/* Only the named outputs ("last_hidden_state", "hidden_states.3", "logits"), in that order. */
+ACCEL_API accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs, const char *const *names, uint32_t n, accel_tensors **outputs);
+ACCEL_API void accel_tensors_free(accel_tensors **tensors);
+ACCEL_API accel_handler accel_handler_of(const accel_endpoint *endpoint); /* accel_run */
+ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs, accel_strings **outputs);
+
+/* ---- queue ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_queue accel_queue;
+typedef struct accel_ticket accel_ticket;
+ACCEL_API accel_queue *accel_queue_of(accel_endpoint *endpoint);
+ACCEL_API uint32_t accel_queue_capacity(const accel_queue *queue);
+ACCEL_API uint32_t accel_queue_waiting(const accel_queue *queue);
+/* The inputs are copied.  A full queue answers ACCEL_ERROR_QUEUE_FULL at once.  Requests run in order on a thread of the queue. */
+ACCEL_API accel_status accel_submit(accel_queue *queue, const accel_tensors *inputs, accel_ticket **out);
+/* The texts are copied; the result is one tensor "embeddings" [n, dim], as accel_embed gives it. */
+ACCEL_API accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, uint32_t n, accel_ticket **out);
+/* timeout_ms < 0: for ever.  ACCEL_ERROR_TIMEOUT leaves the ticket valid; any other answer frees it and sets it to NULL. */
+ACCEL_API accel_status accel_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs);
+
+/* ---- text tasks ------------------------------------------------------------------------------------------------------ */
+
+typedef struct accel_embed_params {
+  uint32_t size;
+  const char *pooling;     /* NULL: the model's (modules.json), none: per token.  "mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken", "none" */
+  int32_t normalize;       /* 1 yes, 0 no, -1 as the model */
+  const char *prompt;      /* put before each text */
+  const char *prompt_name; /* one of config_sentence_transformers.json */
+} accel_embed_params;
+typedef struct accel_embeddings {
+  uint32_t n;              /* texts */
+  uint32_t dim;
+  uint32_t per_token;      /* 0: row i belongs to text i.  1: rows row_start[i] .. row_start[i+1]-1 */
+  const uint64_t *row_start; /* [n+1] */
+  const float *data;       /* [row_start[n], dim] */
+  uint64_t tokens;         /* that went through the model */
+  uint32_t truncated;      /* texts cut at max_length */
+} accel_embeddings;
+ACCEL_API accel_embed_params accel_embed_params_default(void);
+ACCEL_API accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uint32_t n, accel_embeddings **out);
+ACCEL_API accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_embed_params *params, accel_embeddings **out);
+ACCEL_API void accel_embeddings_free(accel_embeddings **embeddings);
+ACCEL_API double accel_cosine(const float *a, const float *b, size_t n); /* 0 when either is zero */
+
+typedef struct accel_label_score {
+  int64_t id;
+  const char *label;
+  double score;
+} accel_label_score;
+typedef struct accel_classify_params {
+  uint32_t size;
+  uint32_t top_k;             /* 0: all; default 1 */
+  const char *function;       /* NULL: as transformers chooses; "softmax", "sigmoid", "none" */
+} accel_classify_params;
+typedef struct accel_classifications {
+  uint32_t n;
+  const uint32_t *count;                 /* [n] */
+  const accel_label_score *const *score; /* [n][count[i]], best first */
+} accel_classifications;
+ACCEL_API accel_classify_params accel_classify_params_default(void);
+/* pairs NULL, or n second texts (NULL entries allowed). */
+ACCEL_API accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, const char *const *pairs, uint32_t n,
+                                      const accel_classify_params *params, accel_classifications **out);
+ACCEL_API void accel_classifications_free(accel_classifications **classifications);
+
+typedef struct accel_token_entity {
+  const char *entity;  /* label, or entity group under an aggregation strategy */
+  double score;
+  const char *word;
+  int64_t index;       /* of the token in the sequence; -1 for groups */
+  int64_t start, end;  /* code points in the text */
+} accel_token_entity;
+typedef struct accel_tokens_params {
+  uint32_t size;
+  const char *aggregation;        /* "none", "simple", "first", "average", "max"; default "none" */
+  const accel_strings *ignore_labels; /* NULL: {"O"} */
+  uint32_t stride;                /* overlap of pieces of long texts, in tokens */
+} accel_tokens_params;
+typedef struct accel_token_entities {
+  uint32_t n;
+  const uint32_t *count;
+  const accel_token_entity *const *entity;
+} accel_token_entities;
+ACCEL_API accel_tokens_params accel_tokens_params_default(void);
+ACCEL_API accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_tokens_params *params, accel_token_entities **out);
+ACCEL_API void accel_token_entities_free(accel_token_entities **entities);
+
+typedef struct accel_qa_params { /* transformers' question-answering defaults */
+  uint32_t size;
+  uint32_t top_k, doc_stride, max_answer_len, max_seq_len, max_question_len; /* 1, 128 (capped at half the window), 15, 384, 64 */
+  uint32_t handle_impossible_answer, align_to_words;                         /* 0, 1 */
+} accel_qa_params;
+typedef struct accel_answer {
+  double score;
+  int64_t start, end; /* code points in the context */
+  const char *answer;
+} accel_answer;
+typedef struct accel_answers {
+  uint32_t n;
+  const uint32_t *count;
+  const accel_answer *const *answer;
+} accel_answers;
+ACCEL_API accel_qa_params accel_qa_params_default(void);
+ACCEL_API accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, const char *const *contexts, uint32_t n,
+                                const accel_qa_params *params, accel_answers **out);
+ACCEL_API void accel_answers_free(accel_answers **answers);
+
+typedef struct accel_fill_params {
+  uint32_t size;
+  uint32_t top_k;              /* 5 */
+  const accel_strings *targets; /* NULL: the whole vocabulary */
+} accel_fill_params;
+typedef struct accel_fill {
+  double score;
+  int64_t token;
+  const char *token_str, *sequence;
+} accel_fill;
+typedef struct accel_fills {
+  uint32_t n;                   /* masks in all texts, in order */
+  const uint32_t *text;         /* [n] text the mask is in */
+  const uint32_t *count;
+  const accel_fill *const *fill;
+} accel_fills;
+ACCEL_API accel_fill_params accel_fill_params_default(void);
+ACCEL_API accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out);
+ACCEL_API void accel_fills_free(accel_fills **fills);
+
+/* ---- tokenizer ------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_tokenizer accel_tokenizer;
+/* A tokenizer.json, a model directory or id. */
+ACCEL_API accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_tokenizer **out);
+ACCEL_API void accel_tokenizer_close(accel_tokenizer **tokenizer);
+typedef struct accel_token_ids {
+  uint32_t n;
+  const uint32_t *count;
+  const int32_t *const *ids;
+  const char *const *const *tokens;            /* [n][count[i]] */
+  const int64_t *const *start, *const *end;    /* code points in the text; 0,0 for specials */
+} accel_token_ids;
+ACCEL_API accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n, int add_special_tokens, accel_token_ids **out);
+ACCEL_API void accel_token_ids_free(accel_token_ids **ids);
+ACCEL_API accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens, char **text);
+
+/* ---- verification ---------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_verify_output {
+  const char *name;
+  double max_abs, max_rel, cosine, bound;
+  uint64_t compared;
+  int32_t passed;
+  const char *note;
+} accel_verify_output;
+typedef struct accel_verify_report {
+  int32_t passed;
+  const char *architecture, *device, *precision, *golden;
+  uint32_t n;
+  const accel_verify_output *output;
+} accel_verify_report;
+/* Runs the golden file's inputs and compares its outputs (format and bounds: docs/verify.md).  The report comes with ACCEL_OK and with
+ * ACCEL_ERROR_VERIFY.  how->architecture and the like are as for accel_init. */
+ACCEL_API accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how, const char *golden, accel_verify_report **out);
+ACCEL_API void accel_verify_report_free(accel_verify_report **report);
+
+/* ---- looking inside -------------------------------------------------------------------------------------------------- */
+
+/* format: "text" or "dot" (Graphviz). */
+ACCEL_API accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out);
+/* Where a model id resolves to on this machine; ACCEL_ERROR_NOT_FOUND with the exact download line as remedy. */
+ACCEL_API accel_status accel_find_model(accel *ctx, const char *model, char **directory);
+/* The support table: what `supports` of every device here answers for a model, per precision, beside what the registry lists.
+ * {"schema":"accel.matrix/1",...}.  model NULL: all listed models. */
+ACCEL_API accel_status accel_matrix_json(accel *ctx, const char *model, char **json);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
