@@ -1,0 +1,37 @@
+/* source.h - the weights of one program in the formats a plugin asked for: what stands behind weight_map and weight_unmap.
+ *
+ * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true shape).  Values are handed out straight from the
+ * mapping when the stored format is the wanted one and the weight has one part; otherwise they are converted or joined into a buffer that
+ * weight_unmap frees.  Peak memory of a load is therefore what the plugin keeps plus the largest tensor.
+ */
+#ifndef ACCEL_WEIGHTS_SOURCE_H
+#define ACCEL_WEIGHTS_SOURCE_H
+
+#include "weights/weights.h"
+
+/* Mirrors accel__weight_spec (program.h is above this layer). */
+typedef struct accel__source_weight {
+  const char *name;
+  uint32_t rank;
+  int64_t dim[4];
+  uint32_t use; /* accel_plugin_weight_use */
+  const char *parts[4];
+  uint32_t n_parts;
+  accel_status (*derive)(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts, float *out);
+  const void *derive_user;
+} accel__source_weight;
+
+typedef struct accel__source accel__source;
+/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT.
+ * checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
+ * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.
+ * formats[n]: what weight_map must hand out.  The source keeps `weights` and `checkpoint` by reference. */
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint, uint64_t seed,
+                               const accel_plugin_format *formats, accel__source **out);
+void accel__source_free(accel__source **s);
+/* Thread-safe; a weight may be mapped several times. */
+accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
+void accel__source_unmap(accel__source *s, uint32_t index);
+uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */
+
+#endif

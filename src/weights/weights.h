@@ -1,0 +1,56 @@
+/* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, mapped and checked before anything is believed.
+ *
+ * Format of a safetensors file: u64 little-endian header length, JSON header {"name": {"dtype","shape","data_offsets":[begin,end]}, ...,
+ * "__metadata__": {string: string}}, then the data.  Offsets count from the end of the header.
+ */
+#ifndef ACCEL_WEIGHTS_WEIGHTS_H
+#define ACCEL_WEIGHTS_WEIGHTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "accel/plugin.h"
+#include "core/file.h"
+#include "core/status.h"
+
+typedef struct accel__tensor_info {
+  const char *name;
+  accel_plugin_dtype dtype; /* as stored */
+  uint32_t rank;
+  int64_t dim[8];
+  uint64_t elements, bytes;
+  const void *data; /* inside the mapping */
+  uint32_t file;    /* index of the file it lives in */
+} accel__tensor_info;
+
+typedef struct accel__checkpoint accel__checkpoint; /* immutable after opening: usable from any thread */
+
+/* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single *.safetensors there), or a file.
+ * Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there: ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code) and the remedy.
+ * Malformed: ACCEL_ERROR_FORMAT naming file, tensor and field. */
+accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
+void accel__checkpoint_close(accel__checkpoint **c);
+uint32_t accel__checkpoint_count(const accel__checkpoint *c);
+const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i); /* in file order */
+const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name); /* NULL: absent */
+const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key);            /* NULL: absent */
+const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);                  /* path */
+uint64_t accel__checkpoint_hash(const accel__checkpoint *c); /* of file sizes, mtimes and headers: a cache key */
+/* Drops a tensor's pages from memory; they come back from the file when touched. */
+void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
+
+/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes: ACCEL_ERROR_UNSUPPORTED. */
+accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count, float *out);
+
+/* Writes a safetensors file (tests, `accel preprocess`, random models); metadata pairs may be NULL. */
+accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n, const char *const *metadata, uint32_t n_pairs);
+
+uint64_t accel__dtype_bits(accel_plugin_dtype dtype);
+const char *accel__dtype_name(accel_plugin_dtype dtype); /* "F32", as safetensors spells it */
+
+/* Where a model lives on this machine: a directory as it is; else org/name[@rev] in <cache>/accel/models/org/name, then in the Hugging Face
+ * hub cache (HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; models--org--name, refs/<rev>,
+ * snapshots/<commit>), read-only.  ACCEL_ERROR_NOT_FOUND lists the places and gives the download line as remedy. */
+accel_status accel__find_model(const char *model, accel__arena *arena, char **directory);
+
+#endif
