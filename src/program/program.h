@@ -25,6 +25,7 @@
 #include "core/arena.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "weights/source.h"
 
 typedef struct accel__program accel__program;
 typedef int32_t accel__tensor; /* index into the program's tensors; -1 absent */
@@ -53,19 +54,8 @@ int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_
 accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const float *values); /* copied */
 accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const int32_t *values);
 
-/* Where a weight's values come from.  parts[] are checkpoint tensor names, joined along dim 0 (fused QKV); the weight is computed by
- * `derive` when it is not NULL (folded batch norm, weight_norm): from the parts as fp32 into out[elements]. */
-typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts, float *out);
-typedef struct accel__weight_spec {
-  const char *name; /* NULL: parts[0] */
-  accel_plugin_weight_use use;
-  uint32_t rank;
-  int64_t dim[4];
-  const char *parts[4];
-  uint32_t n_parts; /* 0: one part called `name` */
-  accel__derive_fn derive;
-  const void *derive_user; /* arena memory of the program (accel__program_arena) */
-} accel__weight_spec;
+/* name, use, dims and where the values come from (weights/source.h); name NULL: parts[0]; derive_user in arena memory of the program. */
+typedef accel__source_weight accel__weight_spec;
 /* The same name again gives the same tensor (shared and tied weights); with other dims it is an error. */
 accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec);
 const accel__weight_spec *accel__weight_source(const accel__program *p, uint32_t weight); /* of accel_plugin_program.weight[] */

@@ -9,15 +9,18 @@
 
 #include "weights/weights.h"
 
-/* Mirrors accel__weight_spec (program.h is above this layer). */
+/* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into out[elements of the weight]. */
+typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts, float *out);
+
+/* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused QKV) unless `derive` is given. */
 typedef struct accel__source_weight {
   const char *name;
+  accel_plugin_weight_use use;
   uint32_t rank;
   int64_t dim[4];
-  uint32_t use; /* accel_plugin_weight_use */
   const char *parts[4];
-  uint32_t n_parts;
-  accel_status (*derive)(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts, float *out);
+  uint32_t n_parts; /* 0: one part called `name` */
+  accel__derive_fn derive;
   const void *derive_user;
 } accel__source_weight;
 

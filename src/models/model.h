@@ -1,0 +1,94 @@
+/* model.h - from config.json (and the names in the checkpoint) to a program: one file per architecture, listed in models.def.
+ *
+ * A model file reads every field of its transformers config class, refuses values it does not implement by name ("config.json: hidden_act
+ * 'foo' is not supported; known: gelu, relu, ..."), and builds the program of the class asked for ("BertForMaskedLM"), packed rows and all.
+ */
+#ifndef ACCEL_MODELS_MODEL_H
+#define ACCEL_MODELS_MODEL_H
+
+#include "core/json.h"
+#include "program/program.h"
+#include "weights/weights.h"
+
+/* How a forward argument of transformers meets the program's packed inputs. */
+typedef enum accel__input_kind {
+  ACCEL__INPUT_TOKENS,  /* [B,S] integers, packed by attention_mask to [T] int32 */
+  ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
+  ACCEL__INPUT_ITEM     /* [B, ...] handed on as it is */
+} accel__input_kind;
+/* What an absent optional argument becomes, evaluated on the padded [B,S] before packing, as the class's forward does it. */
+typedef enum accel__input_default {
+  ACCEL__DEFAULT_REQUIRED,
+  ACCEL__DEFAULT_ZEROS,
+  ACCEL__DEFAULT_ARANGE,        /* 0 .. S-1 in each row, padding counted */
+  ACCEL__DEFAULT_ROBERTA,       /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
+  ACCEL__DEFAULT_MASK_CUMSUM    /* cumsum(attention_mask) - 1, at least 0 */
+} accel__input_default;
+typedef struct accel__model_input {
+  const char *name;     /* forward argument: "input_ids" */
+  accel__tensor tensor; /* the program's input */
+  accel__input_kind kind;
+  accel__input_default otherwise;
+  int64_t max;          /* TOKENS: values must be in [0, max) */
+} accel__model_input;
+typedef struct accel__model_output {
+  const char *name;     /* "last_hidden_state", "hidden_states.3", "logits"; a tuple's member is field.N */
+  accel__tensor tensor; /* rows of a ragged space are unpacked to [B,S,...] */
+  bool asked;           /* true: computed only when named (hidden states) */
+  bool squeeze;         /* [.., 1] -> [..]: start_logits, end_logits */
+} accel__model_output;
+
+/* Pooling, dense layers and normalisation behind an encoder: sentence-transformers' modules.json, read by tasks/, built into the program as the
+ * entry "embed" whose only output is "embeddings" [B, dim]. */
+typedef enum accel__pooling {
+  ACCEL__POOL_NONE, ACCEL__POOL_CLS, ACCEL__POOL_MEAN, ACCEL__POOL_MAX, ACCEL__POOL_MEAN_SQRT_LEN, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_LAST
+} accel__pooling;
+typedef struct accel__dense {
+  int64_t in, out;
+  bool bias;
+  int activation;              /* accel_plugin_act */
+  const char *weight, *bias_name; /* names in `checkpoint` once its prefix ("2_Dense/") is put in front */
+} accel__dense;
+typedef struct accel__embed_head {
+  accel__pooling pooling[6]; /* several are concatenated, as Pooling does: cls, max, mean, mean_sqrt_len, weightedmean, lasttoken */
+  uint32_t n_pooling;        /* 0: no "embed" entry */
+  const accel__dense *dense;
+  uint32_t n_dense;
+  bool normalize;
+} accel__embed_head;
+
+typedef struct accel__model_request {
+  const accel__json_file *config;       /* config.json */
+  const accel__checkpoint *checkpoint;  /* names decide prefixes and spellings; NULL: canonical names (random weights) */
+  const char *architecture;             /* class to build; NULL: config's architectures[0], else the model type's base class */
+  const accel__embed_head *embed;       /* NULL: none */
+} accel__model_request;
+
+typedef struct accel__model {
+  accel__program *program;  /* entries: "forward", and "embed" when asked for */
+  const char *architecture; /* "BertForMaskedLM" */
+  const char *model_type;   /* "bert" */
+  const char *task;         /* pipeline name of its head: "feature-extraction", "text-classification", ... */
+  const accel__model_input *inputs;   /* [n_inputs], order of the entries' inputs */
+  uint32_t n_inputs;
+  const accel__model_output *outputs; /* [n_outputs], order of the outputs of entry "forward" */
+  uint32_t n_outputs;
+  int64_t hidden_size, vocab_size, max_positions, pad_id, num_labels;
+  const char *const *labels;      /* [num_labels] id2label, "LABEL_0" ... when the config has none */
+  const char *problem_type;       /* "regression", "single_label_classification", "multi_label_classification" or NULL */
+} accel__model;
+
+/* ACCEL_ERROR_UNSUPPORTED for an unknown architecture, naming it and the nearest known one.  Everything lives in the program's arena. */
+accel_status accel__model_build(const accel__model_request *request, accel__model **out);
+void accel__model_free(accel__model **model);
+/* Every class name that accel__model_build knows, for messages, the support table and tests. */
+const char *const *accel__model_architectures(uint32_t *n);
+
+/* One line of models.def: ACCEL_MODEL(file name, "model_type"), whose file defines `const accel__architecture accel__model_<file>`. */
+typedef struct accel__architecture {
+  const char *model_type;
+  const char *const *classes; /* NULL-terminated; classes[0] is the base class */
+  accel_status (*build)(const accel__model_request *request, const char *architecture, accel__model *model);
+} accel__architecture;
+
+#endif
