@@ -1,0 +1,11 @@
+# Headers, pkg-config file and CMake package.  Everything is relative to the installed place: the prefix works when moved.
+include(CMakePackageConfigHelpers)
+install(FILES include/accel/accel.h include/accel/plugin.h include/accel/ops.def DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/accel)
+file(RELATIVE_PATH ACCEL_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" ACCEL_PC_PREFIX "${ACCEL_PC_PREFIX}")
+configure_file(cmake/accel.pc.in accel.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/accel.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(EXPORT accel-targets NAMESPACE accel:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/accel)
+configure_package_config_file(cmake/accel-config.cmake.in accel-config.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/accel)
+write_basic_package_version_file(accel-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/accel-config.cmake ${CMAKE_BINARY_DIR}/accel-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/accel)
