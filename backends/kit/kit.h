@@ -1,0 +1,236 @@
+/* kit.h - what libaccel plugins share: a static library without global state.
+ *
+ * A backend fills one const kit_backend (a dozen hooks, most optional) and points the entries of its accel_plugin table at the kit_*
+ * functions of section 7.  The kit then copies the program, refuses what is not known, plans memory, binds shapes, walks the nodes and keeps
+ * sessions; the backend only says how one node runs (`launch`) and where its weights are (`open`, `weight`).  backends/reference is the
+ * smallest example.  Errors are reported as plugin.h asks: a negative accel_plugin_rc and a filled *error.
+ *
+ * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory) executor.c (endpoint, runs) session.c (state)
+ * weights.c (dequantising) scalar_*.c (the 27 ops in plain C).
+ */
+#ifndef ACCEL_KIT_H
+#define ACCEL_KIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "accel/plugin.h"
+
+#if defined(__GNUC__)
+#define KIT_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#define KIT_PRINTF(format_index, first)
+#endif
+
+enum {
+  KIT_OPERANDS = 12, /* in[] and out[] of a launch are padded with absent tensors up to these many */
+  KIT_RESULTS = 2,
+  KIT_ALIGN = 64,     /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
+  KIT_PAGE_ROWS = 256 /* tokens in one page of a KV state */
+};
+
+/* ---- 1. errors ---- */
+
+/* Fills *error (may be NULL) and returns rc. */
+int32_t kit_fail(accel_plugin_error *error, int32_t rc, int32_t node, const char *format, ...) KIT_PRINTF(4, 5);
+int32_t kit_no_memory(accel_plugin_error *error, uint64_t bytes); /* E_HOST_MEMORY */
+/* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation" and "device_lost" are the kit's points. */
+bool kit_fault(const accel_plugin_host *host, const char *point);
+
+/* ---- 2. programs ---- */
+
+/* Deep copy of a program, walked by its strides; the copy's strides are sizeof, so copy->node[i] works.  Every index in it is checked, so
+ * later code may follow them blindly: E_ARGUMENT names what is wrong.  Ops, attribute keys or dim operators this build does not know:
+ * E_UNSUPPORTED by number, with the node. */
+int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out, accel_plugin_error *error);
+void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
+
+const char *kit_op_name(uint32_t op); /* "linear"; "?" when unknown */
+/* Attribute of a node, or the default when it has none. */
+int64_t kit_attr_i(const accel_plugin_node *node, uint32_t key, int64_t absent);
+double kit_attr_f(const accel_plugin_node *node, uint32_t key, double absent);
+/* Number of values (0 when absent); *values points at them. */
+uint32_t kit_attr_iv(const accel_plugin_node *node, uint32_t key, const int64_t **values);
+/* Operand or result i of a node: tensor index or -1 (absent, or beyond the list). */
+int32_t kit_operand(const accel_plugin_node *node, uint32_t i);
+int32_t kit_result(const accel_plugin_node *node, uint32_t i);
+
+/* ---- 3. what a launch sees ---- */
+
+typedef struct kit_tensor {
+  int32_t id; /* program tensor, -1: absent */
+  uint8_t dtype, rank;
+  uint8_t pad[2];
+  int64_t dim[ACCEL_PLUGIN_MAX_RANK];
+  int64_t elements;
+  int64_t row_stride; /* elements from one row of the last dim to the next; dim[rank-1] unless backend->strided said yes */
+  void *data;         /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL: absent or on a device */
+  void *buffer;       /* device backends: buffer and byte offset in it */
+  uint64_t offset;
+  int32_t weight; /* weight index, -1 none */
+  int32_t space;  /* row space of dim 0, -1 none */
+} kit_tensor;
+
+static inline bool kit_has(const kit_tensor *t) { return t->id >= 0; }
+static inline float *kit_f32(const kit_tensor *t) { return (float *)t->data; }
+static inline int32_t *kit_i32(const kit_tensor *t) { return (int32_t *)t->data; }
+/* Product of all dims but the last, and the last (1 for rank 0). */
+static inline int64_t kit_cols(const kit_tensor *t) { return t->rank ? t->dim[t->rank - 1] : 1; }
+static inline int64_t kit_row_count(const kit_tensor *t) { return kit_cols(t) ? t->elements / kit_cols(t) : 0; }
+
+/* Items of a row space: item i owns rows start[i] .. start[i+1]-1.  Built once per run. */
+typedef struct kit_rows {
+  int32_t items, rows, longest;
+  const int32_t *start; /* [items + 1] */
+} kit_rows;
+
+typedef struct kit_run_state kit_run_state; /* a session during one run; NULL in stateless runs */
+
+typedef struct kit_launch {
+  const accel_plugin_program *program;
+  const accel_plugin_node *node;
+  uint32_t index; /* of the node in the program: for errors and per-node data */
+  uint32_t n_in, n_out;
+  const kit_tensor *in;  /* [max(n_in, KIT_OPERANDS)]; absent ones have id -1 */
+  const kit_tensor *out; /* [max(n_out, KIT_RESULTS)]; id -1: not wanted */
+  const int64_t *dim;    /* value of every program dim that this entry binds */
+  const kit_rows *rows;  /* [program.n_space] */
+  kit_run_state *state;
+  void *workspace; /* backend->workspace bytes, KIT_ALIGN aligned; on a device: byte offset workspace_offset in workspace_buffer */
+  void *workspace_buffer;
+  uint64_t workspace_offset, workspace_bytes;
+  const accel_plugin_host *host; /* parallel, workers, cancelled */
+} kit_launch;
+
+/* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */
+uint32_t kit_attr_d(const kit_launch *launch, uint32_t key, int64_t *values, uint32_t capacity);
+/* Failure of a launch: "node 12 (attention, layer.3.attention): ..." */
+int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc, const char *format, ...) KIT_PRINTF(4, 5);
+
+/* ---- 4. what a backend supplies ---- */
+
+typedef struct kit_open {
+  uint32_t device;
+  const accel_plugin_program *program; /* the endpoint's copy: lives until close */
+  const accel_plugin_options *options; /* only during open */
+  uint8_t kv_dtype;                    /* to be changed by `open` if it wants: F32 (default), F16 or BF16 */
+} kit_open;
+
+typedef struct kit_backend {
+  const char *name;
+  /* Can this node run at this precision?  accel_plugin_answer, and why not.  NULL: NATIVE.  Shapes are not known yet. */
+  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node, const accel_plugin_precision *precision, char *why,
+                     size_t why_size);
+  /* Can it read weight `index` in this format?  accel_plugin_answer.  NULL: only F32, NATIVE. */
+  int32_t (*weight_format)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why, size_t why_size);
+  /* Bytes it keeps for a weight; NULL: the bytes of the format. */
+  uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+  /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set *self. */
+  int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
+  void (*close)(void *self);
+  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  NULL hook: always NULL. */
+  void *(*weight)(void *self, uint32_t index);
+  /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for aliases (reshape, contiguous slices). */
+  int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
+  /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL: kit_inplace. */
+  uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
+  /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
+  bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
+  /* Bytes of launch->workspace a node needs for these shapes (data pointers are NULL).  self is NULL in estimates.  NULL hook: none. */
+  uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
+  /* Device memory (scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
+  int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
+  void (*release)(void *self, void *buffer);
+  int32_t (*upload)(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes, accel_plugin_error *error);
+  int32_t (*download)(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes, accel_plugin_error *error);
+  /* Before the first and after the last launch of a run (finish waits for the device and may write device_ms).  May be NULL. */
+  int32_t (*begin)(void *self, accel_plugin_run *run, accel_plugin_error *error);
+  int32_t (*finish)(void *self, accel_plugin_run *run, accel_plugin_error *error);
+} kit_backend;
+
+/* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual, rope, softmax over
+ * the last axis and scatter_rows over x.  It promises that the launch reads an element before it writes the same element. */
+uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
+
+/* ---- 5. state of sessions, as seen by a launch ---- */
+
+/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows [KIT_PAGE_ROWS, heads*k_dim], then at byte
+ * v_offset V rows [KIT_PAGE_ROWS, heads*v_dim], elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is read, `next` is written whole. */
+typedef struct kit_state_view {
+  const accel_plugin_state *state;
+  uint8_t dtype;
+  int32_t past;   /* rows held before this run's rows */
+  int32_t length; /* rows to attend to, those just reserved included */
+  const int32_t *position; /* [length], host memory */
+  void *const *page;
+  uint64_t k_row, v_row, v_offset; /* bytes */
+  const float *current;
+  float *next;
+  uint64_t elements; /* of current and next */
+} kit_state_view;
+
+/* Reserves `rows` more rows for item `item` of the run and notes their positions (NULL: past, past+1, ...).  The caller then fills them.
+ * They become part of the session when the whole run succeeds.  E_LIMIT when max_tokens would be passed. */
+int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out,
+                         accel_plugin_error *error);
+/* The rows as they are (cross attention, static states), including those appended earlier in this run. */
+int32_t kit_state_read(const kit_launch *launch, uint32_t item, kit_state_view *out, accel_plugin_error *error);
+/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole. */
+int32_t kit_state_step(const kit_launch *launch, uint32_t item, uint64_t elements, kit_state_view *out, accel_plugin_error *error);
+/* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides in elements) into rows first.. of the pages. */
+void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride, const float *v, int64_t v_stride);
+/* Address of row `row` of K or V. */
+static inline void *kit_state_k(const kit_state_view *v, int32_t row) {
+  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row;
+}
+static inline void *kit_state_v(const kit_state_view *v, int32_t row) {
+  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset + (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row;
+}
+
+/* ---- 6. weights ---- */
+
+uint64_t kit_format_bytes(const accel_plugin_weight *weight, const accel_plugin_format *format); /* data, scale, zero and outer */
+/* rows [first, first+count) of a weight (row: dim 0; a rank-3 weight [E,N,K] counts E*N rows) as fp32.  E_UNSUPPORTED names the format. */
+int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *format, const accel_plugin_weight_view *view, int64_t first,
+                        int64_t count, float *out, accel_plugin_error *error);
+static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < w->rank; i++) n *= w->dim[i];
+  return n;
+}
+
+/* ---- 7. the plugin's table: signatures of accel_plugin with the backend in front, or exactly its own ---- */
+
+int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
+                     accel_plugin_verdict *verdict, accel_plugin_error *error);
+int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
+                     accel_plugin_estimate *out, accel_plugin_error *error);
+/* What supports answers NO is refused here too.  The backend's table must outlive the endpoint. */
+int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
+                 accel_plugin_endpoint **out, accel_plugin_error *error);
+void *kit_endpoint_self(const accel_plugin_endpoint *endpoint);
+const accel_plugin_program *kit_endpoint_program(const accel_plugin_endpoint *endpoint);
+
+int32_t kit_handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session, accel_plugin_run *run, const accel_plugin_view *in,
+                    uint32_t n_in, accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error);
+void kit_cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *host);
+int32_t kit_trim(accel_plugin_endpoint *endpoint, uint64_t *released, accel_plugin_error *error);
+int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out, accel_plugin_error *error);
+void kit_session_free(accel_plugin_session *session);
+int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence, int64_t value, void *buffer, uint64_t *n,
+                            accel_plugin_error *error);
+
+/* ---- 8. the scalar kernels: every op in plain C on host memory, all weights fp32 row-major in kit_tensor.data ---- */
+
+typedef int32_t (*kit_scalar_fn)(const kit_launch *launch, accel_plugin_error *error);
+/* By op number 1 .. ACCEL_PLUGIN_OP_COUNT; made from ops.def, so an op without a kernel does not link. */
+kit_scalar_fn kit_scalar(uint32_t op);
+/* One activation (accel_plugin_act) or unary kind; alpha and beta as ops.def says.  SWIGLU_OAI is x sigmoid(alpha x). */
+float kit_unary(int32_t kind, float x, float alpha, float beta);
+static inline float kit_act(int32_t act, float x, float alpha) { return act == ACCEL_PLUGIN_ACT_NONE ? x : kit_unary(act, x, alpha, 0.0f); }
+/* T5's bucket of (key position - query position); DeBERTa's row of rel_k and rel_q for (query position - key position). */
+int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets, int32_t max_distance);
+int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets, int32_t max_distance);
+
+#endif
