@@ -25,16 +25,22 @@ typedef struct accel__source_weight {
 } accel__source_weight;
 
 typedef struct accel__source accel__source;
-/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT.
+/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT (20 by name,
+ * then a count).  A part fits when dim 0 adds up and the product of its other dims is the weight's: [768,3,16,16] serves a weight [768,768].
+ * Stored types other than F32, F16, BF16, F64 are refused: codes of a quantised checkpoint are never taken for numbers.
  * checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
  * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.
- * formats[n]: what weight_map must hand out.  The source keeps `weights` and `checkpoint` by reference. */
+ * formats[n]: what weight_map must hand out; store F32, F16 or BF16 (others: ACCEL_ERROR_UNSUPPORTED naming weight and format).
+ * The source keeps `weights` and `checkpoint` by reference. */
 accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint, uint64_t seed,
                                const accel_plugin_format *formats, accel__source **out);
 void accel__source_free(accel__source **s);
-/* Thread-safe; a weight may be mapped several times. */
+/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to its type.  After the last unmap the buffer
+ * is gone and the checkpoint's pages are dropped. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */
+/* Tensors of the checkpoint that no weight uses, for an info line of the log; names[] in arena memory. */
+accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena, const char ***names, uint32_t *n);
 
 #endif

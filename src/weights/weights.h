@@ -13,9 +13,15 @@
 #include "core/file.h"
 #include "core/status.h"
 
+/* Types a file may store that no program uses: further values of accel__tensor_info.dtype.  The last row can be listed but not read. */
+enum {
+  ACCEL__STORED_I16 = 32, ACCEL__STORED_U16 = 33, ACCEL__STORED_U32 = 34, ACCEL__STORED_U64 = 35,
+  ACCEL__STORED_C64 = 36, ACCEL__STORED_E2M3 = 37, ACCEL__STORED_E3M2 = 38, ACCEL__STORED_E4M3FNUZ = 39, ACCEL__STORED_E5M2FNUZ = 40
+};
+
 typedef struct accel__tensor_info {
   const char *name;
-  accel_plugin_dtype dtype; /* as stored */
+  accel_plugin_dtype dtype; /* as stored; or ACCEL__STORED_* */
   uint32_t rank;
   int64_t dim[8];
   uint64_t elements, bytes;
@@ -39,14 +45,14 @@ uint64_t accel__checkpoint_hash(const accel__checkpoint *c); /* of file sizes, m
 /* Drops a tensor's pages from memory; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
-/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes: ACCEL_ERROR_UNSUPPORTED. */
+/* elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*, F6_*, F4) and C64: ACCEL_ERROR_UNSUPPORTED. */
 accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count, float *out);
 
 /* Writes a safetensors file (tests, `accel preprocess`, random models); metadata pairs may be NULL. */
 accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n, const char *const *metadata, uint32_t n_pairs);
 
-uint64_t accel__dtype_bits(accel_plugin_dtype dtype);
-const char *accel__dtype_name(accel_plugin_dtype dtype); /* "F32", as safetensors spells it */
+uint64_t accel__dtype_bits(accel_plugin_dtype dtype);    /* of one element; 0 for a number that is no dtype */
+const char *accel__dtype_name(accel_plugin_dtype dtype); /* "F32", as safetensors spells it; "I4", "U4" for the two it does not have */
 
 /* Where a model lives on this machine: a directory as it is; else org/name[@rev] in <cache>/accel/models/org/name, then in the Hugging Face
  * hub cache (HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub; models--org--name, refs/<rev>,

@@ -1,0 +1,317 @@
+/* checkpoint.c - the tensors of a model: which files belong to it, mapping them, finding tensors by name. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/json.h"
+#include "core/text.h"
+#include "weights/safetensors.h"
+
+enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 256 << 20 };
+
+typedef struct shard {
+  accel__mapping map;
+  accel__safetensors header;
+} shard;
+
+struct accel__checkpoint {
+  accel__arena arena;
+  char *path; /* as opened, for messages */
+  shard *shard;
+  uint32_t n_shard;
+  accel__tensor_info *tensor;
+  uint32_t n;
+  accel__map names;
+  uint64_t hash;
+};
+
+/* ---- files that are not ours ---- */
+
+typedef struct foreign_format {
+  const char *suffix, *reason, *remedy;
+} foreign_format;
+
+#define PICKLE "it is a pickle, and loading a pickle runs code from the file"
+#define PICKLE_REMEDY                                                                                                                      \
+  "use a revision that has *.safetensors, or convert a copy you trust: python3 -c \"import torch, safetensors.torch as s; " \
+  "s.save_file({k: v.contiguous().clone() for k, v in torch.load('FILE', weights_only=True).items()}, 'model.safetensors')\""
+static const foreign_format foreign[] = {
+    {".bin", PICKLE, PICKLE_REMEDY},
+    {".pt", PICKLE, PICKLE_REMEDY},
+    {".pth", PICKLE, PICKLE_REMEDY},
+    {".ckpt", PICKLE, PICKLE_REMEDY},
+    {".pkl", PICKLE, PICKLE_REMEDY},
+    {".gguf", "GGUF holds another runtime's layout and quantisation", "use the repository the GGUF was made from: it has *.safetensors"},
+    {".h5", "HDF5 is TensorFlow's layout", "use a revision that has *.safetensors"},
+    {".msgpack", "msgpack is Flax's layout", "use a revision that has *.safetensors"},
+    {".onnx", "ONNX is a fixed graph, not a checkpoint", "use the repository's *.safetensors"},
+    {".npz", "npz is not a checkpoint of transformers", "use a revision that has *.safetensors"},
+};
+
+static const foreign_format *foreign_of(const char *name) {
+  for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+    if (accel__ends_with(name, foreign[i].suffix)) return &foreign[i];
+  }
+  return NULL;
+}
+
+static accel_status refuse(const char *directory, const char *name, const foreign_format *format) {
+  accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s%s%s is not read: %s", directory, *directory ? "/" : "", name, format->reason);
+  return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "%s", format->remedy);
+}
+
+/* ---- shards ---- */
+
+/* Maps one file and reads its header. */
+static accel_status open_shard(accel__checkpoint *c, const char *path, shard *s) {
+  struct stat about;
+  ACCEL_TRY(accel__file_map(path, &s->map));
+  ACCEL_TRY(accel__safetensors_parse(s->map.data, s->map.n, path, &c->arena, &s->header));
+  uint64_t facts[2] = {s->map.n, 0};
+  if (stat(path, &about) == 0) facts[1] = (uint64_t)about.st_mtim.tv_sec * 1000000000u + (uint64_t)about.st_mtim.tv_nsec;
+  c->hash = accel__hash(facts, sizeof facts, c->hash);
+  c->hash = accel__hash(s->map.data, s->header.data_start, c->hash);
+  return ACCEL_OK;
+}
+
+static accel_status make_shards(accel__checkpoint *c, uint32_t n) {
+  c->n_shard = n;
+  c->shard = accel__arena_array(&c->arena, n, sizeof *c->shard);
+  return c->shard ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+/* Room for the tensors of all shards and their names. */
+static accel_status make_tensors(accel__checkpoint *c) {
+  size_t all = 0;
+  for (uint32_t f = 0; f < c->n_shard; f++) all += c->shard[f].header.n;
+  if (all > ACCEL__SAFETENSORS_MAX_TENSORS)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d tensors", c->path, ACCEL__SAFETENSORS_MAX_TENSORS);
+  c->tensor = accel__arena_array(&c->arena, all, sizeof *c->tensor);
+  if (!c->tensor) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return accel__map_reserve(&c->names, all);
+}
+
+static accel_status add_tensor(accel__checkpoint *c, const accel__tensor_info *t, uint32_t file) {
+  int64_t before;
+  size_t length = strlen(t->name);
+  if (accel__map_get(&c->names, t->name, length, &before))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path, t->name, c->shard[c->tensor[before].file].map.path,
+                       c->shard[file].map.path);
+  ACCEL_TRY(accel__map_set(&c->names, t->name, length, c->n));
+  c->tensor[c->n] = *t;
+  c->tensor[c->n++].file = file;
+  return ACCEL_OK;
+}
+
+static accel_status open_single(accel__checkpoint *c, const char *path) {
+  ACCEL_TRY(make_shards(c, 1));
+  ACCEL_TRY(open_shard(c, path, &c->shard[0]));
+  ACCEL_TRY(make_tensors(c));
+  for (uint32_t i = 0; i < c->shard[0].header.n; i++) ACCEL_TRY(add_tensor(c, &c->shard[0].header.tensor[i], 0));
+  return ACCEL_OK;
+}
+
+/* ---- model.safetensors.index.json: {"weight_map": {tensor: file}} ---- */
+
+typedef struct index_file {
+  accel__json_file json;
+  accel__map shard_of; /* tensor -> shard */
+  accel__map files;    /* file name -> shard */
+  const char **name;   /* [n] shard file names, in the order of first mention */
+  uint32_t n;
+} index_file;
+
+/* A shard is a plain file name beside the index: nothing that leads elsewhere. */
+static bool plain_file_name(const char *name) {
+  return name[0] && name[0] != '.' && !strpbrk(name, "/\\") && strlen(name) < 256;
+}
+
+static accel_status add_to_index(index_file *index, const accel__json *item) {
+  const char *path = index->json.name, *tensor = item->string, *file = item->valuestring;
+  int64_t number;
+  if (!cJSON_IsString(item)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s' is no file name", path, tensor);
+  if (!plain_file_name(file))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s': '%.160s' is no plain file name beside the index", path, tensor, file);
+  const foreign_format *format = foreign_of(file);
+  if (format) return refuse(path, file, format);
+  if (!accel__map_get(&index->files, file, strlen(file), &number)) {
+    if (index->n == MAX_SHARDS) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d shards", path, MAX_SHARDS);
+    number = index->n;
+    index->name[index->n++] = file;
+    ACCEL_TRY(accel__map_set(&index->files, file, strlen(file), number));
+  }
+  int64_t before;
+  if (accel__map_get(&index->shard_of, tensor, strlen(tensor), &before))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is listed twice", path, tensor);
+  return accel__map_set(&index->shard_of, tensor, strlen(tensor), number);
+}
+
+static accel_status read_index(accel__checkpoint *c, const char *path, index_file *index) {
+  const accel__json *map = NULL;
+  ACCEL_TRY(accel__json_read(path, MAX_INDEX_BYTES, &index->json));
+  ACCEL_TRY(accel__json_require(&index->json, index->json.root, "weight_map"));
+  ACCEL_TRY(accel__json_object(&index->json, index->json.root, "weight_map", &map));
+  index->name = accel__arena_array(&c->arena, MAX_SHARDS, sizeof *index->name);
+  if (!index->name) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_JSON_EACH(item, map) ACCEL_TRY(add_to_index(index, item));
+  return index->n ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map' is empty", path);
+}
+
+static accel_status open_listed(accel__checkpoint *c, const char *directory, const index_file *index) {
+  ACCEL_TRY(make_shards(c, index->n));
+  for (uint32_t f = 0; f < index->n; f++) {
+    const char *path = accel__path_join(&c->arena, directory, index->name[f]);
+    if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+    accel_status status = open_shard(c, path, &c->shard[f]);
+    if (status == ACCEL_ERROR_NOT_FOUND) {
+      accel__fail(status, "%s: field 'weight_map': shard '%s' is not in %s", index->json.name, index->name[f], directory);
+      return accel__remedy(status, "fetch the missing file: the model is incomplete");
+    }
+    if (status != ACCEL_OK) return status;
+  }
+  return make_tensors(c);
+}
+
+/* The index decides which shard a listed tensor comes from; tensors it does not list are taken as they are. */
+static accel_status take_listed(accel__checkpoint *c, const index_file *index) {
+  for (uint32_t f = 0; f < c->n_shard; f++) {
+    for (uint32_t i = 0; i < c->shard[f].header.n; i++) {
+      const accel__tensor_info *t = &c->shard[f].header.tensor[i];
+      int64_t listed;
+      if (accel__map_get(&index->shard_of, t->name, strlen(t->name), &listed) && listed != f) continue;
+      ACCEL_TRY(add_tensor(c, t, f));
+    }
+  }
+  ACCEL_JSON_EACH(item, accel__json_get(index->json.root, "weight_map")) {
+    int64_t found;
+    if (accel__map_get(&c->names, item->string, strlen(item->string), &found)) continue;
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is not in '%.160s'", index->json.name, item->string, item->valuestring);
+  }
+  return ACCEL_OK;
+}
+
+static char *directory_of(accel__arena *arena, const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? accel__arena_copy(arena, path, slash == path ? 1 : (size_t)(slash - path)) : accel__arena_string(arena, ".");
+}
+
+static accel_status open_sharded(accel__checkpoint *c, const char *path) {
+  index_file index = {0};
+  const char *directory = directory_of(&c->arena, path);
+  accel_status status = directory ? read_index(c, path, &index) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = open_listed(c, directory, &index);
+  if (status == ACCEL_OK) status = take_listed(c, &index);
+  accel__map_free(&index.shard_of);
+  accel__map_free(&index.files);
+  accel__json_free(&index.json);
+  return status;
+}
+
+/* ---- directories ---- */
+
+/* The only name with this suffix; several: an error that lists them. */
+static accel_status only_one(const char *directory, char **names, size_t n, const char *suffix, const char **out) {
+  const char *other = NULL;
+  *out = NULL;
+  for (size_t i = 0; i < n; i++) {
+    if (!accel__ends_with(names[i], suffix)) continue;
+    if (*out) other = names[i];
+    else *out = names[i];
+  }
+  if (!other) return ACCEL_OK;
+  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: which of its checkpoints is meant? It has %s, %s and no model%s", directory, *out, other, suffix);
+  return accel__remedy(ACCEL_ERROR_ARGUMENT, "name one of the files, or keep one in the directory");
+}
+
+static bool has_name(char **names, size_t n, const char *name) {
+  for (size_t i = 0; i < n; i++) {
+    if (strcmp(names[i], name) == 0) return true;
+  }
+  return false;
+}
+
+static accel_status nothing_to_read(const char *directory, char **names, size_t n) {
+  for (size_t f = 0; f < sizeof foreign / sizeof *foreign; f++) {
+    for (size_t i = 0; i < n; i++) {
+      if (accel__ends_with(names[i], foreign[f].suffix) && strcmp(names[i], "training_args.bin") != 0) return refuse(directory, names[i], &foreign[f]);
+    }
+  }
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no model.safetensors, model.safetensors.index.json or other *.safetensors there", directory);
+  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "fetch the weights: the model is incomplete");
+}
+
+static accel_status open_directory(accel__checkpoint *c, const char *directory) {
+  char **names;
+  size_t n;
+  const char *single = "model.safetensors", *index = "model.safetensors.index.json";
+  ACCEL_TRY(accel__list_directory(directory, &c->arena, &names, &n));
+  if (!has_name(names, n, single)) {
+    single = NULL;
+    if (!has_name(names, n, index)) ACCEL_TRY(only_one(directory, names, n, ".safetensors.index.json", &index));
+    if (!index) ACCEL_TRY(only_one(directory, names, n, ".safetensors", &single));
+  }
+  if (!single && !index) return nothing_to_read(directory, names, n);
+  const char *path = accel__path_join(&c->arena, directory, single ? single : index);
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return single ? open_single(c, path) : open_sharded(c, path);
+}
+
+static accel_status open_any(accel__checkpoint *c, const char *path) {
+  c->path = accel__arena_string(&c->arena, path);
+  if (!c->path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (accel__is_directory(path)) return open_directory(c, path);
+  if (accel__ends_with(path, ".index.json")) return open_sharded(c, path);
+  const foreign_format *format = foreign_of(path);
+  return format ? refuse("", path, format) : open_single(c, path);
+}
+
+/* ---- interface ---- */
+
+accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
+  *out = NULL;
+  accel__checkpoint *c = calloc(1, sizeof *c);
+  if (!c) return accel__no_memory(sizeof *c);
+  accel_status status = open_any(c, path);
+  if (status != ACCEL_OK) accel__checkpoint_close(&c);
+  *out = c;
+  return status;
+}
+
+void accel__checkpoint_close(accel__checkpoint **c) {
+  if (!*c) return;
+  for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++) accel__file_unmap(&(*c)->shard[f].map);
+  accel__map_free(&(*c)->names);
+  accel__arena_free(&(*c)->arena);
+  free(*c);
+  *c = NULL;
+}
+
+uint32_t accel__checkpoint_count(const accel__checkpoint *c) { return c->n; }
+
+const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i) { return i < c->n ? &c->tensor[i] : NULL; }
+
+const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name) {
+  int64_t i;
+  return accel__map_get(&c->names, name, strlen(name), &i) ? &c->tensor[i] : NULL;
+}
+
+const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key) {
+  for (uint32_t f = 0; f < c->n_shard; f++) {
+    const accel__safetensors *header = &c->shard[f].header;
+    for (uint32_t i = 0; i < header->n_metadata; i++) {
+      if (strcmp(header->metadata[2 * i], key) == 0) return header->metadata[2 * i + 1];
+    }
+  }
+  return NULL;
+}
+
+const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) { return file < c->n_shard ? c->shard[file].map.path : NULL; }
+
+uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
+
+void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {
+  const accel__mapping *map = &c->shard[t->file].map;
+  if (t->bytes) accel__file_forget(map, (size_t)((const uint8_t *)t->data - map->data), t->bytes);
+}
