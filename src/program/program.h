@@ -68,6 +68,10 @@ accel__dim accel__tensor_dim(const accel__program *p, accel__tensor t, int32_t a
 void accel__at(accel__program *p, uint32_t stage, const char *format, ...) ACCEL_PRINTF(3, 4);
 void accel__name(accel__program *p, accel__tensor t, const char *format, ...) ACCEL_PRINTF(3, 4);
 
+/* State of sessions (KV, conv, SSM); name copied.  accel__with_state gives it to the next node. */
+int32_t accel__state(accel__program *p, const accel_plugin_state *state);
+void accel__with_state(accel__program *p, int32_t state);
+
 /* ---- nodes ---- */
 typedef struct accel__attr {
   accel_plugin_attr_key key;
@@ -93,7 +97,7 @@ accel__tensor accel__gather(accel__program *p, accel__tensor table, accel__tenso
 accel__tensor accel__binary(accel__program *p, accel_plugin_binary kind, accel__tensor a, accel__tensor b);
 accel__tensor accel__unary(accel__program *p, int kind, accel__tensor x);
 accel__tensor accel__reshape(accel__program *p, accel__tensor x, uint32_t rank, const accel__dim *dims);
-accel__tensor accel__slice(accel__program *p, accel__tensor x, int32_t axis, int64_t start, int64_t end);
+accel__tensor accel__slice(accel__program *p, accel__tensor x, int32_t axis, int64_t start, int64_t end); /* end INT64_MAX: to the end */
 accel__tensor accel__reduce_rows(accel__program *p, int reduce_kind, accel__tensor x, accel__tensor weights, int32_t space); /* [T,C] -> [B,C] */
 
 accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in, const accel__tensor *out, uint32_t n_out);
