@@ -25,6 +25,7 @@ struct accel__checkpoint {
   uint32_t n;
   accel__map names;
   uint64_t hash;
+  accel__checkpoint *joined; /* taken over: its arena holds names that tensors here refer to; its shards are among ours */
 };
 
 /* ---- files that are not ours ---- */
@@ -279,8 +280,48 @@ accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
   return status;
 }
 
+/* Grows c's shards and tensors by another's, whose names get the prefix. */
+static accel_status append(accel__checkpoint *c, const accel__checkpoint *other, const char *prefix) {
+  uint32_t before = c->n_shard;
+  shard *shards = accel__arena_array(&c->arena, (size_t)before + other->n_shard, sizeof *shards);
+  accel__tensor_info *tensors = accel__arena_array(&c->arena, (size_t)c->n + other->n, sizeof *tensors);
+  if (!shards || !tensors) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(shards, c->shard, before * sizeof *shards);
+  memcpy(shards + before, other->shard, other->n_shard * sizeof *shards);
+  memcpy(tensors, c->tensor, c->n * sizeof *tensors);
+  c->shard = shards;
+  c->tensor = tensors;
+  c->n_shard = before + other->n_shard;
+  for (uint32_t i = 0; i < other->n; i++) {
+    accel__tensor_info t = other->tensor[i];
+    t.name = accel__arena_printf(&c->arena, "%s%s", prefix, t.name);
+    if (!t.name) return ACCEL_ERROR_OUT_OF_MEMORY;
+    ACCEL_TRY(add_tensor(c, &t, before + t.file));
+  }
+  c->hash = accel__hash(&other->hash, sizeof other->hash, c->hash);
+  return ACCEL_OK;
+}
+
+accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other, const char *prefix) {
+  accel__checkpoint *o = *other;
+  *other = NULL;
+  uint32_t before = c->n_shard;
+  accel_status status = append(c, o, prefix);
+  if (c->n_shard != before) o->n_shard = 0; /* the mappings are ours now */
+  while (o->joined) {                       /* o had joined others: ours, too */
+    accel__checkpoint *inner = o->joined;
+    o->joined = inner->joined;
+    inner->joined = c->joined;
+    c->joined = inner;
+  }
+  o->joined = c->joined;
+  c->joined = o;
+  return status;
+}
+
 void accel__checkpoint_close(accel__checkpoint **c) {
   if (!*c) return;
+  accel__checkpoint_close(&(*c)->joined);
   for (uint32_t f = 0; (*c)->shard && f < (*c)->n_shard; f++) accel__file_unmap(&(*c)->shard[f].map);
   accel__map_free(&(*c)->names);
   accel__arena_free(&(*c)->arena);

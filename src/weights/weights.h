@@ -36,6 +36,9 @@ typedef struct accel__checkpoint accel__checkpoint; /* immutable after opening: 
  * Malformed: ACCEL_ERROR_FORMAT naming file, tensor and field. */
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
 void accel__checkpoint_close(accel__checkpoint **c);
+/* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in front of their names.  Before c is shared
+ * between threads. */
+accel_status accel__checkpoint_join(accel__checkpoint *c, accel__checkpoint **other, const char *prefix);
 uint32_t accel__checkpoint_count(const accel__checkpoint *c);
 const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i); /* in file order */
 const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name); /* NULL: absent */
