@@ -280,6 +280,11 @@ ACCEL_API accel_status accel_run(accel_endpoint *endpoint, const accel_tensors *
 ACCEL_API accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inputs, const char *const *names, uint32_t n, accel_tensors **outputs);
 ACCEL_API void accel_tensors_free(accel_tensors **tensors);
 ACCEL_API accel_handler accel_handler_of(const accel_endpoint *endpoint); /* accel_run */
+/* A .safetensors file as named tensors, and back.  Reading: every tensor of the file, copied, in the order of the data; dtypes that accel_dtype
+ * does not have and ranks above ACCEL_MAX_RANK are ACCEL_ERROR_UNSUPPORTED by name; free with accel_tensors_free.  Writing: to a temporary
+ * name, then renamed. */
+ACCEL_API accel_status accel_tensors_read(const char *path, accel_tensors **out);
+ACCEL_API accel_status accel_tensors_write(const char *path, const accel_tensors *tensors);
 ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs, accel_strings **outputs);
 
 /* ---- queue ----------------------------------------------------------------------------------------------------------- */
