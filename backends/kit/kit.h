@@ -46,7 +46,7 @@ bool kit_fault(const accel_plugin_host *host, const char *point);
 int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out, accel_plugin_error *error);
 void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
 
-const char *kit_op_name(uint32_t op); /* "linear"; "?" when unknown */
+const char *kit_op_name(uint32_t op); /* "LINEAR"; "?" when unknown */
 /* Attribute of a node, or the default when it has none. */
 int64_t kit_attr_i(const accel_plugin_node *node, uint32_t key, int64_t absent);
 double kit_attr_f(const accel_plugin_node *node, uint32_t key, double absent);
@@ -103,6 +103,8 @@ typedef struct kit_launch {
   const accel_plugin_host *host; /* parallel, workers, cancelled */
 } kit_launch;
 
+/* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept in whole[2]). */
+kit_rows kit_rows_of(const kit_launch *launch, uint32_t key, int64_t rows, int32_t whole[2]);
 /* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */
 uint32_t kit_attr_d(const kit_launch *launch, uint32_t key, int64_t *values, uint32_t capacity);
 /* Failure of a launch: "node 12 (attention, layer.3.attention): ..." */
@@ -129,7 +131,8 @@ typedef struct kit_backend {
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
   void (*close)(void *self);
-  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  NULL hook: always NULL. */
+  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  A weight that a reshape or a
+   * slice reads is seen through this pointer alone and must be fp32.  NULL hook: always NULL. */
   void *(*weight)(void *self, uint32_t index);
   /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for aliases (reshape, contiguous slices). */
   int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
@@ -137,7 +140,8 @@ typedef struct kit_backend {
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
-  /* Bytes of launch->workspace a node needs for these shapes (data pointers are NULL).  self is NULL in estimates.  NULL hook: none. */
+  /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to run under one
+   * plan), self is NULL in estimates.  NULL hook: none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
   /* Device memory (scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
   int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
@@ -165,8 +169,8 @@ typedef struct kit_state_view {
   const int32_t *position; /* [length], host memory */
   void *const *page;
   uint64_t k_row, v_row, v_offset; /* bytes */
-  const float *current;
-  float *next;
+  const void *current; /* floats in host memory, or a device buffer */
+  void *next;
   uint64_t elements; /* of current and next */
 } kit_state_view;
 
@@ -176,8 +180,9 @@ int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows, 
                          accel_plugin_error *error);
 /* The rows as they are (cross attention, static states), including those appended earlier in this run. */
 int32_t kit_state_read(const kit_launch *launch, uint32_t item, kit_state_view *out, accel_plugin_error *error);
-/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole. */
-int32_t kit_state_step(const kit_launch *launch, uint32_t item, uint64_t elements, kit_state_view *out, accel_plugin_error *error);
+/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole; `rows` more tokens count
+ * as seen. */
+int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out, accel_plugin_error *error);
 /* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides in elements) into rows first.. of the pages. */
 void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride, const float *v, int64_t v_stride);
 /* Address of row `row` of K or V. */

@@ -1,0 +1,98 @@
+/* internal.h - what the kit's own files share and backends do not see. */
+#ifndef ACCEL_KIT_INTERNAL_H
+#define ACCEL_KIT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "kit/kit.h"
+
+/* Copies the first min(size_given, size_known) bytes of a size-prefixed struct into `out`, the rest zero. */
+void kit_take(void *out, size_t known, const void *given, uint32_t given_size);
+
+/* ---- bind.c: shapes ---- */
+
+#define KIT_UNBOUND INT64_MIN /* value of a symbol or dim that this entry does not determine */
+
+/* Values of all dims from values of all symbols. */
+void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim);
+/* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.  symbol[n_symbol], dim[n_dim] are written. */
+int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry, const accel_plugin_view *in, uint32_t n_in, int64_t *symbol,
+                 int64_t *dim, accel_plugin_error *error);
+/* Shape of a tensor; E_ARGUMENT names a dim that is unbound, negative or too large. */
+int32_t kit_shape(const accel_plugin_program *p, const int64_t *dim, int32_t id, kit_tensor *out, accel_plugin_error *error);
+/* Items and rows of space `space`; start[] has room for items + 1.  lengths: int32 [items], NULL for fixed spaces. */
+int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int64_t *dim, const int32_t *lengths, int32_t *start, kit_rows *out,
+                       accel_plugin_error *error);
+const char *kit_tensor_name(const accel_plugin_program *p, int32_t id);
+
+/* ---- plan.c: which nodes run and where their tensors live ---- */
+
+typedef enum kit_home { KIT_HOME_NONE, KIT_HOME_SCRATCH, KIT_HOME_INPUT, KIT_HOME_OUTPUT, KIT_HOME_WEIGHT, KIT_HOME_CONST } kit_home;
+
+typedef struct kit_place {
+  uint8_t home;      /* kit_home */
+  uint32_t index;    /* input or output of the entry, weight */
+  uint64_t offset;   /* bytes, in scratch or from the start of that input, output, weight */
+  uint64_t bytes;    /* of the elements */
+  int64_t row_stride; /* elements */
+} kit_place;
+
+typedef struct kit_step {
+  uint32_t node;
+  uint32_t first; /* of its operands, then results, in plan->operand */
+  uint32_t n_in, n_out; /* padded counts */
+  uint64_t workspace, workspace_bytes;
+} kit_step;
+
+typedef struct kit_plan {
+  atomic_uint users; /* the cache counts as one */
+  uint64_t used;     /* tick of last use */
+  /* key */
+  uint32_t entry, workers;
+  int64_t *symbol;
+  uint8_t *wanted; /* [entry.n_out] */
+  /* result */
+  int64_t *dim;
+  kit_tensor *tensor; /* [n_tensor]; id -1 where the entry does not use it */
+  kit_place *place;   /* [n_tensor] */
+  kit_step *step;
+  uint32_t n_step;
+  kit_tensor *operand; /* templates of all steps' operands, pointers empty */
+  uint32_t n_operand;
+  bool *space; /* [n_space]: used by a step */
+  uint64_t scratch; /* bytes */
+} kit_plan;
+
+/* Where the planner looks: a backend's hooks, or none. */
+typedef struct kit_plan_request {
+  const accel_plugin_program *program;
+  const kit_backend *backend;
+  void *self; /* NULL in estimates */
+  uint32_t entry, workers;
+  const int64_t *symbol, *dim;
+  const uint8_t *wanted;
+} kit_plan_request;
+int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
+void kit_plan_free(kit_plan *plan);
+
+/* ---- session.c ---- */
+
+typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
+  const accel_plugin_program *program;
+  const kit_backend *backend;
+  void *self;
+  uint8_t kv_dtype;
+  uint64_t max_tokens;
+  uint32_t max_sequences;
+  uint64_t identity; /* of program, build and precision: exports are bound to it */
+} kit_endpoint_state;
+
+const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint);
+/* Starts a run on `session`; the sequences become busy.  Ends with exactly one kit_session_end. */
+int32_t kit_session_begin(accel_plugin_session *session, const int32_t *sequence, uint32_t n, const accel_plugin_host *host,
+                          kit_run_state **out, accel_plugin_error *error);
+void kit_session_end(kit_run_state *state, bool commit); /* NULL: nothing */
+bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endpoint *endpoint);
+
+#endif

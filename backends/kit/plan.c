@@ -1,0 +1,418 @@
+/* plan.c - which nodes of an entry run for the wanted outputs, and where every tensor lives.
+ *
+ * 1. prune   from the wanted outputs backwards; nodes that change a state always run
+ * 2. shapes  of every tensor that is left
+ * 3. alias   reshape, contiguous slices and (where the backend reads them) column slices share the memory of their operand
+ * 4. live    first and last step of each root
+ * 5. place   inputs, outputs, weights and constants where they are; the rest in one scratch block: in place where the op allows it, else best fit
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/internal.h"
+
+typedef struct segment {
+  uint64_t offset, bytes;
+} segment;
+
+typedef struct planner {
+  const kit_plan_request *r;
+  const accel_plugin_program *p;
+  const accel_plugin_entry *e;
+  kit_plan *plan;
+  bool device;
+  uint8_t *need;      /* [n_tensor] */
+  uint8_t *run;       /* [entry.n_node] */
+  uint8_t *alias;     /* [n_tensor] */
+  int32_t *root;      /* [n_tensor] */
+  int32_t *last;      /* [n_tensor]: last step that uses this root; n_step: to the end */
+  segment *hole;      /* free parts of scratch below plan->scratch, by offset */
+  uint32_t n_hole;
+} planner;
+
+/* ---- offset allocator ---- */
+
+static uint64_t round_up(uint64_t n) { return (n + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
+
+static uint64_t take(planner *w, uint64_t bytes) {
+  bytes = round_up(bytes ? bytes : 1);
+  uint32_t best = UINT32_MAX;
+  for (uint32_t i = 0; i < w->n_hole; i++)
+    if (w->hole[i].bytes >= bytes && (best == UINT32_MAX || w->hole[i].bytes < w->hole[best].bytes)) best = i;
+  if (best == UINT32_MAX) { /* grow, from the last hole if it touches the top */
+    segment *top = w->n_hole ? &w->hole[w->n_hole - 1] : NULL;
+    uint64_t offset = w->plan->scratch;
+    if (top && top->offset + top->bytes == w->plan->scratch) {
+      offset = top->offset;
+      w->n_hole--;
+    }
+    w->plan->scratch = offset + bytes;
+    return offset;
+  }
+  segment *h = &w->hole[best];
+  uint64_t offset = h->offset;
+  h->offset += bytes;
+  h->bytes -= bytes;
+  if (!h->bytes) memmove(h, h + 1, (--w->n_hole - best) * sizeof *h);
+  return offset;
+}
+
+/* Holes never outnumber the blocks ever taken, so the array made for n_tensor + n_step of them suffices. */
+static void give(planner *w, uint64_t offset, uint64_t bytes) {
+  bytes = round_up(bytes ? bytes : 1);
+  uint32_t i = 0;
+  while (i < w->n_hole && w->hole[i].offset < offset) i++;
+  bool before = i > 0 && w->hole[i - 1].offset + w->hole[i - 1].bytes == offset;
+  bool after = i < w->n_hole && offset + bytes == w->hole[i].offset;
+  if (before && after) {
+    w->hole[i - 1].bytes += bytes + w->hole[i].bytes;
+    memmove(&w->hole[i], &w->hole[i + 1], (--w->n_hole - i) * sizeof *w->hole);
+  } else if (before) {
+    w->hole[i - 1].bytes += bytes;
+  } else if (after) {
+    w->hole[i].offset = offset;
+    w->hole[i].bytes += bytes;
+  } else {
+    memmove(&w->hole[i + 1], &w->hole[i], (w->n_hole++ - i) * sizeof *w->hole);
+    w->hole[i] = (segment){offset, bytes};
+  }
+}
+
+/* ---- 1. prune ---- */
+
+static bool changes_state(const accel_plugin_node *n) {
+  return n->state >= 0 && !kit_attr_i(n, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+}
+
+static void prune(planner *w) {
+  for (uint32_t i = 0; i < w->e->n_out; i++)
+    if (w->plan->wanted[i]) w->need[w->e->out[i]] = 1;
+  for (uint32_t i = w->e->n_node; i-- > 0;) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+    bool run = changes_state(n);
+    for (uint32_t k = 0; k < n->n_out; k++) run |= n->out[k] >= 0 && w->need[n->out[k]];
+    if (!run) continue;
+    w->run[i] = 1;
+    if (n->out[0] >= 0) w->need[n->out[0]] = 1;
+    for (uint32_t k = 0; k < n->n_in; k++)
+      if (n->in[k] >= 0) w->need[n->in[k]] = 1;
+  }
+}
+
+/* ---- 2. shapes ---- */
+
+static int32_t shapes(planner *w, accel_plugin_error *error) {
+  for (uint32_t i = 0; i < w->p->n_tensor; i++) {
+    kit_tensor *t = &w->plan->tensor[i];
+    w->root[i] = (int32_t)i;
+    w->last[i] = -1;
+    t->id = -1;
+    if (!w->need[i]) continue;
+    int32_t rc = kit_shape(w->p, w->plan->dim, (int32_t)i, t, error);
+    if (rc) return rc;
+    w->plan->place[i].bytes = (uint64_t)t->elements * 4;
+    w->plan->place[i].row_stride = t->row_stride;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- 3. aliases ---- */
+
+static bool is_output(const planner *w, int32_t id) {
+  for (uint32_t i = 0; i < w->e->n_out; i++)
+    if (w->e->out[i] == id && w->plan->wanted[i]) return true;
+  return false;
+}
+
+/* Every reader of `id` takes it as a column slice. */
+static bool readers_take_strides(const planner *w, int32_t id) {
+  const kit_backend *b = w->r->backend;
+  if (!b || !b->strided || is_output(w, id)) return false;
+  for (uint32_t i = 0; i < w->e->n_node; i++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+    for (uint32_t k = 0; w->run[i] && k < n->n_in; k++)
+      if (n->in[k] == id && (n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || !b->strided(w->p, n, k))) return false;
+  }
+  return true;
+}
+
+/* First index of a slice, once dims are known: negative counts from the end, then clamped. */
+static int64_t slice_start(const planner *w, const accel_plugin_node *n, int64_t length) {
+  const int64_t *v;
+  int64_t s = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_START, &v) ? w->plan->dim[v[0]] : 0;
+  if (s < 0) s += length;
+  return s < 0 ? 0 : s > length ? length : s;
+}
+
+static bool alias_slice(planner *w, const accel_plugin_node *n) {
+  const kit_tensor *x = &w->plan->tensor[n->in[0]], *y = &w->plan->tensor[n->out[0]];
+  int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0), before = 1, inner = 1;
+  if (axis < 0) axis += x->rank;
+  if (axis < 0 || axis >= x->rank || kit_attr_i(n, ACCEL_PLUGIN_ATTR_STEP, 1) != 1) return false;
+  for (int64_t i = 0; i < axis; i++) before *= x->dim[i];
+  for (int64_t i = axis + 1; i < x->rank; i++) inner *= x->dim[i];
+  int64_t start = slice_start(w, n, x->dim[axis]);
+  if (start + y->dim[axis] > x->dim[axis]) return false; /* the kernel says what is wrong */
+  kit_place *from = &w->plan->place[n->in[0]], *to = &w->plan->place[n->out[0]];
+  if (from->row_stride != kit_cols(x)) return false;
+  if (before == 1) {
+    to->offset = from->offset + (uint64_t)(start * inner) * 4;
+    return true;
+  }
+  if (axis != x->rank - 1 || !readers_take_strides(w, n->out[0])) return false;
+  to->offset = from->offset + (uint64_t)start * 4;
+  to->row_stride = kit_cols(x);
+  return true;
+}
+
+static void aliases(planner *w) {
+  for (uint32_t i = 0; i < w->e->n_node; i++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+    if (!w->run[i] || n->n_in < 1 || n->in[0] < 0 || n->out[0] < 0) continue;
+    kit_place *to = &w->plan->place[n->out[0]];
+    bool same = n->op == ACCEL_PLUGIN_OP_RESHAPE && w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
+    if (same) to->offset = w->plan->place[n->in[0]].offset;
+    if (!same && !(n->op == ACCEL_PLUGIN_OP_SLICE && alias_slice(w, n))) continue;
+    w->root[n->out[0]] = w->root[n->in[0]];
+    w->alias[n->out[0]] = 1;
+    w->run[i] = 0;
+  }
+}
+
+/* ---- steps ---- */
+
+static uint32_t padded(uint32_t n, uint32_t least) { return n > least ? n : least; }
+
+static int32_t steps(planner *w, accel_plugin_error *error) {
+  kit_plan *plan = w->plan;
+  for (uint32_t i = 0; i < w->e->n_node; i++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+    if (!w->run[i]) continue;
+    plan->n_step++;
+    plan->n_operand += padded(n->n_in, KIT_OPERANDS) + padded(n->n_out, KIT_RESULTS);
+  }
+  plan->step = calloc(plan->n_step + 1, sizeof *plan->step);
+  plan->operand = calloc(plan->n_operand + 1, sizeof *plan->operand);
+  if (!plan->step || !plan->operand) return kit_no_memory(error, plan->n_operand * sizeof *plan->operand);
+  uint32_t at = 0, k = 0;
+  for (uint32_t i = 0; i < w->e->n_node; i++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+    if (!w->run[i]) continue;
+    kit_step *s = &plan->step[k++];
+    *s = (kit_step){.node = (uint32_t)w->e->node[i], .first = at, .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
+    for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
+      int32_t id = j < s->n_in ? kit_operand(n, j) : kit_result(n, j - s->n_in);
+      kit_tensor *t = &plan->operand[at++];
+      *t = id >= 0 && w->need[id] ? plan->tensor[id] : (kit_tensor){.id = -1, .weight = -1, .space = -1};
+      if (t->id >= 0) t->row_stride = plan->place[id].row_stride;
+    }
+    const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
+    for (int j = 0; j < 3; j++) {
+      int64_t space = kit_attr_i(n, spaces[j], -1);
+      if (space >= 0) plan->space[space] = true;
+    }
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- 4. lifetimes ---- */
+
+static void lifetimes(planner *w) {
+  for (uint32_t k = 0; k < w->plan->n_step; k++) {
+    const kit_step *s = &w->plan->step[k];
+    for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
+      int32_t id = w->plan->operand[s->first + j].id;
+      if (id >= 0) w->last[w->root[id]] = (int32_t)k;
+    }
+  }
+  for (uint32_t i = 0; i < w->e->n_out; i++)
+    if (w->plan->wanted[i]) w->last[w->root[w->e->out[i]]] = (int32_t)w->plan->n_step;
+}
+
+/* ---- 5. places ---- */
+
+/* Homes of everything that does not live in scratch; on a device inputs and constants are copied in first. */
+static void fixed_homes(planner *w) {
+  kit_plan *plan = w->plan;
+  for (uint32_t i = 0; i < w->p->n_tensor; i++) {
+    const accel_plugin_tensor *t = &w->p->tensor[i];
+    kit_place *place = &plan->place[i];
+    if (!w->need[i] || w->root[i] != (int32_t)i) continue;
+    if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
+      place->home = KIT_HOME_WEIGHT;
+      place->index = (uint32_t)t->weight;
+    } else if (t->kind == ACCEL_PLUGIN_TENSOR_CONST && !w->device) {
+      place->home = KIT_HOME_CONST;
+    } else if (t->kind == ACCEL_PLUGIN_TENSOR_INPUT && !w->device) {
+      place->home = KIT_HOME_INPUT;
+      for (uint32_t k = 0; k < w->e->n_in; k++)
+        if (w->e->in[k] == (int32_t)i) place->index = k;
+    } else if (t->kind != ACCEL_PLUGIN_TENSOR_VALUE && w->last[i] >= 0) {
+      place->home = KIT_HOME_SCRATCH;
+      place->offset = take(w, place->bytes);
+    }
+  }
+  for (uint32_t i = 0; !w->device && i < w->e->n_out; i++) { /* values written straight to the caller */
+    int32_t id = w->e->out[i], root = w->root[id];
+    if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE || plan->place[root].home != KIT_HOME_NONE) continue;
+    if (plan->place[id].bytes != plan->place[root].bytes) continue;
+    plan->place[root].home = KIT_HOME_OUTPUT;
+    plan->place[root].index = i;
+  }
+}
+
+/* The operand whose memory result `j` of step `k` takes over, or -1. */
+static int32_t overlay(const planner *w, uint32_t k, uint32_t j) {
+  const kit_step *s = &w->plan->step[k];
+  const kit_tensor *in = &w->plan->operand[s->first], *out = in + s->n_in + j;
+  const accel_plugin_node *n = &w->p->node[s->node];
+  uint32_t mask = w->r->backend && w->r->backend->inplace ? w->r->backend->inplace(w->p, n, j) : kit_inplace(w->p, n, j);
+  for (uint32_t i = 0; i < s->n_in && i < 32; i++) {
+    if (!(mask >> i & 1) || in[i].id < 0) continue;
+    int32_t root = w->root[in[i].id];
+    const kit_place *from = &w->plan->place[root];
+    if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k || in[i].row_stride != kit_cols(&in[i])) continue;
+    if (w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE) continue;
+    if (from->bytes != w->plan->place[out->id].bytes || w->plan->place[in[i].id].bytes != from->bytes) continue;
+    bool once = true;
+    for (uint32_t m = 0; m < s->n_in; m++) once &= m == i || in[m].id < 0 || w->root[in[m].id] != root;
+    if (once) return root;
+  }
+  return -1;
+}
+
+static void place_step(planner *w, uint32_t k) {
+  kit_plan *plan = w->plan;
+  kit_step *s = &plan->step[k];
+  kit_tensor *in = &plan->operand[s->first], *out = in + s->n_in;
+  if (w->r->backend && w->r->backend->workspace) {
+    kit_launch shape = {.program = w->p, .node = &w->p->node[s->node], .index = s->node, .n_in = s->n_in, .n_out = s->n_out, .in = in, .out = out,
+                        .dim = plan->dim};
+    s->workspace_bytes = w->r->backend->workspace(w->r->self, &shape, w->r->workers);
+    if (s->workspace_bytes) s->workspace = take(w, s->workspace_bytes);
+  }
+  for (uint32_t j = 0; j < s->n_out; j++) {
+    if (out[j].id < 0 || plan->place[out[j].id].home != KIT_HOME_NONE) continue;
+    kit_place *to = &plan->place[out[j].id];
+    int32_t over = overlay(w, k, j);
+    to->home = KIT_HOME_SCRATCH;
+    to->offset = over >= 0 ? plan->place[over].offset : take(w, to->bytes);
+    if (over >= 0) w->last[over] = -2; /* gone: its block has a new owner */
+  }
+  if (s->workspace_bytes) give(w, s->workspace, s->workspace_bytes);
+  for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
+    if (in[j].id < 0) continue;
+    int32_t root = w->root[in[j].id];
+    if (w->last[root] != (int32_t)k || plan->place[root].home != KIT_HOME_SCRATCH) continue;
+    give(w, plan->place[root].offset, plan->place[root].bytes);
+    w->last[root] = -2;
+  }
+}
+
+/* Aliases live where their root lives, at their own offset in it. */
+static void alias_places(planner *w) {
+  for (uint32_t i = 0; i < w->p->n_tensor; i++) {
+    if (!w->alias[i]) continue;
+    const kit_place *from = &w->plan->place[w->root[i]];
+    w->plan->place[i].home = from->home;
+    w->plan->place[i].index = from->index;
+    w->plan->place[i].offset += from->offset;
+  }
+}
+
+static int32_t make(planner *w, accel_plugin_error *error) {
+  prune(w);
+  int32_t rc = shapes(w, error);
+  if (rc) return rc;
+  aliases(w);
+  rc = steps(w, error);
+  if (rc) return rc;
+  w->hole = calloc(w->p->n_tensor + w->plan->n_step + 2, sizeof *w->hole);
+  if (!w->hole) return kit_no_memory(error, w->p->n_tensor * sizeof *w->hole);
+  lifetimes(w);
+  fixed_homes(w);
+  for (uint32_t k = 0; k < w->plan->n_step; k++) place_step(w, k);
+  alias_places(w);
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_error *error) {
+  const accel_plugin_program *p = r->program;
+  planner w = {.r = r, .p = p, .e = &p->entry[r->entry], .device = r->backend && r->backend->alloc};
+  *out = NULL;
+  kit_plan *plan = calloc(1, sizeof *plan);
+  if (!plan) return kit_no_memory(error, sizeof *plan);
+  atomic_init(&plan->users, 1);
+  plan->entry = r->entry;
+  plan->workers = r->workers;
+  plan->symbol = calloc(p->n_symbol + 1, sizeof *plan->symbol);
+  plan->wanted = calloc(w.e->n_out + 1, 1);
+  plan->dim = calloc(p->n_dim + 1, sizeof *plan->dim);
+  plan->tensor = calloc(p->n_tensor + 1, sizeof *plan->tensor);
+  plan->place = calloc(p->n_tensor + 1, sizeof *plan->place);
+  plan->space = calloc(p->n_space + 1, sizeof *plan->space);
+  w.plan = plan;
+  w.need = calloc(p->n_tensor + 1, 2);
+  w.alias = w.need ? w.need + p->n_tensor + 1 : NULL;
+  w.run = calloc(w.e->n_node + 1, 1);
+  w.root = calloc(p->n_tensor + 1, sizeof *w.root);
+  w.last = calloc(p->n_tensor + 1, sizeof *w.last);
+  int32_t rc;
+  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place || !plan->space || !w.need || !w.run || !w.root || !w.last) {
+    rc = kit_no_memory(error, p->n_tensor * sizeof *plan->tensor);
+  } else {
+    memcpy(plan->symbol, r->symbol, p->n_symbol * sizeof *plan->symbol);
+    memcpy(plan->dim, r->dim, p->n_dim * sizeof *plan->dim);
+    memcpy(plan->wanted, r->wanted, w.e->n_out);
+    rc = make(&w, error);
+  }
+  free(w.need);
+  free(w.run);
+  free(w.root);
+  free(w.last);
+  free(w.hole);
+  if (rc) kit_plan_free(plan);
+  else *out = plan;
+  return rc;
+}
+
+void kit_plan_free(kit_plan *plan) {
+  if (!plan) return;
+  free(plan->symbol);
+  free(plan->wanted);
+  free(plan->dim);
+  free(plan->tensor);
+  free(plan->place);
+  free(plan->step);
+  free(plan->operand);
+  free(plan->space);
+  free(plan);
+}
+
+/* ---- the default rule of in-place results ---- */
+
+static bool same_dims(const accel_plugin_program *p, int32_t a, int32_t b) {
+  if (a < 0 || b < 0 || p->tensor[a].rank != p->tensor[b].rank) return false;
+  return memcmp(p->tensor[a].dim, p->tensor[b].dim, p->tensor[a].rank * sizeof p->tensor[a].dim[0]) == 0;
+}
+
+uint32_t kit_inplace(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t result) {
+  int32_t out = kit_result(n, result);
+  uint32_t mask = 0;
+  switch (n->op) {
+    case ACCEL_PLUGIN_OP_BINARY: mask = 3; break;
+    case ACCEL_PLUGIN_OP_UNARY:
+    case ACCEL_PLUGIN_OP_CAST:
+    case ACCEL_PLUGIN_OP_ROPE:
+    case ACCEL_PLUGIN_OP_SCATTER_ROWS: mask = 1; break;
+    case ACCEL_PLUGIN_OP_NORM: mask = 1u | 1u << 3; break;
+    case ACCEL_PLUGIN_OP_LINEAR: mask = 1u << 3; break;
+    case ACCEL_PLUGIN_OP_SOFTMAX: {
+      int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, -1);
+      if (axis == -1 || (out >= 0 && axis == p->tensor[out].rank - 1)) mask = 1;
+    }
+  }
+  for (uint32_t i = 0; i < 4; i++)
+    if (mask >> i & 1 && !same_dims(p, kit_operand(n, i), out)) mask &= ~(1u << i);
+  return mask;
+}
