@@ -147,7 +147,7 @@ static int32_t slot_reserve(const kit_endpoint_state *e, const accel_plugin_stat
   int32_t rc = slot_room(s, pages, to, error);
   if (rc) return rc;
   for (int32_t i = from / KIT_PAGE_ROWS; i < pages; i++) {
-    page *fresh;
+    page *fresh = NULL;
     if (i < s->n_page && s->page[i]->users == 1) continue;
     rc = page_new(e, st, &fresh, error);
     if (rc) return rc;
