@@ -1,0 +1,32 @@
+/* context.h - what one `accel` context owns: settings, pool, registry, hardware.  Opaque to applications (accel.h). */
+#ifndef ACCEL_DISPATCH_CONTEXT_H
+#define ACCEL_DISPATCH_CONTEXT_H
+
+#include <pthread.h>
+
+#include "core/arena.h"
+#include "core/log.h"
+#include "core/threads.h"
+#include "hardware/hardware.h"
+#include "registry/registry.h"
+
+struct accel {
+  accel_params params; /* with its strings copied to the arena */
+  accel__arena arena;
+  accel__log log;
+  accel__pool *pool;
+  accel__registry *registry; /* see accel__context_registry */
+  accel__hardware *hardware;
+  pthread_mutex_t lock;      /* of what is made on first use, and of the list of endpoints */
+  struct accel_endpoint *endpoints; /* alive, newest first */
+};
+
+/* The registry, parsed at the first call. */
+accel_status accel__context_registry(accel *ctx, accel__registry **out);
+/* Detection and plugins; looks at nothing before it is asked. */
+accel_status accel__context_hardware(accel *ctx, accel__hardware **out);
+/* ACCEL_ERROR_CANCELLED when the context's callback asks to stop. */
+accel_status accel__check_cancelled(accel *ctx);
+void accel__report_progress(accel *ctx, const char *what, uint64_t done, uint64_t all);
+
+#endif

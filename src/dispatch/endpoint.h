@@ -1,0 +1,79 @@
+/* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin, running packed batches.
+ *
+ * Life of an endpoint: api/init.c opens the model directory and builds the program; accel__endpoint_place walks the candidate devices and
+ * precisions, asks the plugins, and initialises the first that serves; accel__endpoint_run runs an entry; accel__endpoint_free gives all back.
+ */
+#ifndef ACCEL_DISPATCH_ENDPOINT_H
+#define ACCEL_DISPATCH_ENDPOINT_H
+
+#include "dispatch/context.h"
+#include "models/model.h"
+#include "weights/source.h"
+
+struct accel_queue;
+
+struct accel_endpoint {
+  accel *ctx;
+  accel_endpoint *next; /* in the context's list */
+  accel__arena arena;
+  const char *name;      /* model id or directory, as the user gave it */
+  const char *directory; /* NULL: no local files (random weights) */
+  accel__json_file config;
+  accel__checkpoint *checkpoint; /* NULL with random weights */
+  accel__model *model;
+  uint64_t seed;
+
+  const accel_plugin *plugin;
+  uint32_t device;
+  accel_plugin_device device_info;
+  accel_plugin_endpoint *handle;
+  accel__source *source;
+  accel_plugin_precision precision;
+  bool check_finite; /* NaN and infinity in results are errors */
+  accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
+  accel_placement_report placement;
+
+  struct accel_queue *queue;
+  uint32_t queue_capacity, batch_size, max_length;
+
+  void *processor; /* tasks/: tokenizer and friends */
+  void (*processor_free)(void *processor);
+  accel_processor processor_view;
+};
+
+/* What the caller of accel_init asked for, and what the registry says about the model. */
+typedef struct accel__place_request {
+  const char *device;    /* "auto", a name, or a chain; never NULL */
+  const char *precision; /* NULL fp32, "auto", or a name */
+  const char *const *keep_fp32;
+  uint32_t n_keep;
+  bool bf16_only; /* families that overflow fp16 (T5) */
+} accel__place_request;
+
+/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message lists every candidate with its reason. */
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
+void accel__endpoint_free(accel_endpoint *ep);
+int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
+
+/* A batch without padding.  value[i] belongs to model->inputs[i]: int32 [tokens] for TOKENS, item data for ITEM; NULL takes the default. */
+typedef struct accel__batch {
+  uint32_t n;             /* sequences */
+  const int32_t *lengths; /* [n], each at least 1 */
+  uint64_t tokens;        /* their sum */
+  const void *value[8];
+} accel__batch;
+
+/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is. */
+typedef struct accel__result {
+  accel_plugin_dtype dtype;
+  uint32_t rank;
+  int64_t dim[ACCEL_PLUGIN_MAX_RANK];
+  void *data;
+  uint64_t bytes;
+} accel__result;
+
+/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is to be freed with free().  Thread-safe. */
+accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs, uint32_t n_outputs,
+                                 accel__result *results);
+
+#endif

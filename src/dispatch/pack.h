@@ -1,0 +1,16 @@
+/* pack.h - transformers' padded tensors to packed rows and back: what stands behind accel_run. */
+#ifndef ACCEL_DISPATCH_PACK_H
+#define ACCEL_DISPATCH_PACK_H
+
+#include "dispatch/endpoint.h"
+
+/* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no asking.  The result is one allocation chain
+ * freed by accel__tensors_free. */
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names, accel_tensors **outputs);
+
+/* A tensor list in one block with its names and data; data zeroed.  dims are copied from `like`. */
+accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out);
+void accel__tensors_free(accel_tensors **tensors);
+uint64_t accel__tensor_bytes(const accel_tensor *t); /* UINT64_MAX when the product overflows or a dim is negative */
+
+#endif

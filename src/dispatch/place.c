@@ -1,0 +1,201 @@
+/* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`) and tried (`init`); the first that serves
+ * wins, and the placement report says why the others did not. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "dispatch/endpoint.h"
+#include "dispatch/precision.h"
+
+/* ---- services lent to the plugin ---- */
+
+static void host_log(void *self, int level, const char *message) {
+  accel_endpoint *ep = self;
+  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s", ep->plugin ? ep->plugin->name : "plugin", message);
+}
+
+static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+  accel_endpoint *ep = self;
+  accel_status status = accel__source_map(ep->source, index, out);
+  if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
+  if (error) {
+    error->rc = status >= ACCEL_ERROR_DRIVER ? (int32_t)status : ACCEL_PLUGIN_E_IO;
+    error->node = -1;
+    strncpy(error->message, accel__message(), sizeof error->message - 1);
+  }
+  return error ? error->rc : ACCEL_PLUGIN_E_IO;
+}
+
+static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(((accel_endpoint *)self)->source, index); }
+static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) { accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg); }
+static uint32_t host_workers(void *self) { return accel__pool_size(((accel_endpoint *)self)->ctx->pool); }
+static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
+
+static int host_cancelled(void *self) {
+  const accel_params *params = &((accel_endpoint *)self)->ctx->params;
+  return params->cancel && params->cancel(params->cancel_user);
+}
+
+static void lend_services(accel_endpoint *ep) {
+  ep->host = (accel_plugin_host){.size = sizeof ep->host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = ep, .log = host_log, .weight_map = host_weight_map,
+                                 .weight_unmap = host_weight_unmap, .parallel = host_parallel, .workers = host_workers,
+                                 .cancelled = host_cancelled, .fault = host_fault};
+}
+
+/* ---- one candidate ---- */
+
+/* Why `device` at `precision` will not do, or ACCEL_OK; the reason is the thread's message. */
+static accel_status ask_supports(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  if (!verdict) return accel__no_memory(p->n_entry * sizeof *verdict);
+  for (uint32_t i = 0; i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
+  accel_status status = ACCEL_OK;
+  if (device->plugin->supports(device->index, p, precision, verdict, &error) != ACCEL_PLUGIN_OK)
+    status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+  for (uint32_t i = 0; status == ACCEL_OK && i < p->n_entry; i++)
+    if (verdict[i].answer == ACCEL_PLUGIN_NO) status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
+  free(verdict);
+  return status;
+}
+
+static accel_status init_plugin(accel_endpoint *ep, const accel__device *device) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel_plugin_options options = {.size = sizeof options, .precision = ep->precision, .host = &ep->host};
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  options.precision.flags = ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0;
+  int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
+  if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
+  ep->handle = NULL;
+  if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
+  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL, "%s", error.message);
+}
+
+/* Device and precision are settled: makes the weights' source and the plugin's endpoint. */
+static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision, const accel__place_request *request) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  ACCEL_TRY(accel__precision_for(p, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
+  ACCEL_TRY(ask_supports(ep, device, &ep->precision));
+  accel__source_weight *weights = accel__arena_array(&ep->arena, p->n_weight, sizeof *weights);
+  if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < p->n_weight; i++) weights[i] = *accel__weight_source(ep->model->program, i);
+  ACCEL_TRY(accel__source_new(weights, p->n_weight, ep->checkpoint, ep->seed, ep->precision.format, &ep->source));
+  ep->plugin = device->plugin;
+  ep->device = device->index;
+  accel_status status = init_plugin(ep, device);
+  if (status != ACCEL_OK) {
+    accel__source_free(&ep->source);
+    ep->plugin = NULL;
+  }
+  return status;
+}
+
+/* ---- the report ---- */
+
+typedef struct reasons {
+  const char *text[64];
+  uint32_t n;
+} reasons;
+
+static void add_reason(accel_endpoint *ep, reasons *why, const char *text) {
+  const char *copy = why->n < 64 ? accel__arena_string(&ep->arena, text) : NULL;
+  if (copy) why->text[why->n++] = copy;
+}
+
+static accel_status write_placement(accel_endpoint *ep, const accel__device *device, const char *precision, const accel__place_request *request,
+                                    const reasons *why) {
+  accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
+  const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
+  char *label = accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
+  char *weights = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
+                                 : accel__arena_printf(&ep->arena, "random, seed %llu", (unsigned long long)ep->seed);
+  const char *got = accel__arena_string(&ep->arena, device->info.name), *wanted = accel__arena_string(&ep->arena, request->device);
+  const char *wanted_precision = accel__arena_string(&ep->arena, request->precision ? request->precision : "fp32");
+  if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(item, why->text, why->n * sizeof *item);
+  *list = (accel_strings){.n = why->n, .item = item};
+  ep->placement = (accel_placement_report){
+      .model = ep->name, .label = label, .device = got, .precision = ep->precision.name, .implementation_type = ep->plugin->implementation_type,
+      .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0, .wanted_device = wanted, .wanted_precision = wanted_precision,
+      .reasons = list, .weights = weights};
+  return ACCEL_OK;
+}
+
+/* The precisions to try on a device for what was asked, NULL-terminated. */
+static void list_precisions(const accel__device *device, const accel__place_request *request, const char *out[4]) {
+  uint32_t n = 0;
+  if (request->precision && !strcmp(request->precision, "auto")) {
+    const char *const *ladder = accel__precision_ladder(&device->facts, request->bf16_only);
+    while (n < 3 && ladder[n]) out[n] = ladder[n], n++;
+  } else {
+    out[n++] = request->precision ? request->precision : "fp32";
+  }
+  out[n] = NULL;
+}
+
+/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the walk. */
+static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice, const accel__place_request *request, reasons *why) {
+  accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
+  for (uint32_t i = 0; i < choice->n; i++) {
+    accel__device *device = choice->device[i];
+    const char *precisions[4];
+    list_precisions(device, request, precisions);
+    last = accel__device_test(hardware, device);
+    if (last != ACCEL_OK) {
+      add_reason(ep, why, accel__message());
+      continue;
+    }
+    for (uint32_t k = 0; precisions[k]; k++) {
+      last = try_candidate(ep, device, precisions[k], request);
+      if (last == ACCEL_OK) {
+        ep->device_info = device->facts;
+        return write_placement(ep, device, precisions[k], request, why);
+      }
+      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED || last == ACCEL_ERROR_IO) return last;
+      char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k], accel__message());
+      if (line) add_reason(ep, why, line);
+    }
+  }
+  accel__buffer text = {0};
+  for (uint32_t i = 0; i < why->n; i++) accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
+  accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device, text.data ? text.data : "no candidate");
+  if (last == ACCEL_ERROR_PRECISION) accel__remedy(last, "`accel matrix %s` lists what each device here can run", ep->name);
+  accel__buffer_free(&text);
+  return last;
+}
+
+accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request) {
+  accel__hardware *hardware;
+  accel__choice choice = {0};
+  reasons why = {0};
+  lend_services(ep);
+  ep->check_finite = request->precision != NULL; /* a precision that was named, or chosen by "auto", must give finite numbers */
+  ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
+  accel_status status = accel__hardware_choose(hardware, request->device, &choice);
+  if (status == ACCEL_OK) {
+    for (uint32_t i = 0; i < choice.n_reasons; i++) add_reason(ep, &why, choice.reason[i]);
+    status = walk(ep, hardware, &choice, request, &why);
+  }
+  accel__choice_free(&choice);
+  return status;
+}
+
+int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  for (uint32_t i = 0; i < p->n_entry; i++)
+    if (!strcmp(p->entry[i].name, name)) return (int32_t)i;
+  return -1;
+}
+
+void accel__endpoint_free(accel_endpoint *ep) {
+  if (!ep) return;
+  if (ep->processor_free) ep->processor_free(ep->processor);
+  if (ep->handle) ep->plugin->cleanup(ep->handle, &ep->host);
+  accel__source_free(&ep->source);
+  accel__model_free(&ep->model);
+  accel__checkpoint_close(&ep->checkpoint);
+  accel__json_free(&ep->config);
+  accel__arena_free(&ep->arena);
+  free(ep);
+}

@@ -1,0 +1,195 @@
+/* modules.c - reading a sentence-transformers directory. */
+#include "tasks/modules.h"
+
+#include <string.h>
+
+#include "core/file.h"
+#include "core/text.h"
+
+enum { MAX_DENSE = 4 };
+
+/* In the order in which Pooling concatenates the old boolean spellings. */
+static const struct {
+  const char *name, *old_key;
+  accel__pooling mode;
+} poolings[] = {
+    {"cls", "pooling_mode_cls_token", ACCEL__POOL_CLS},
+    {"max", "pooling_mode_max_tokens", ACCEL__POOL_MAX},
+    {"mean", "pooling_mode_mean_tokens", ACCEL__POOL_MEAN},
+    {"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens", ACCEL__POOL_MEAN_SQRT_LEN},
+    {"weightedmean", "pooling_mode_weightedmean_tokens", ACCEL__POOL_WEIGHTED_MEAN},
+    {"lasttoken", "pooling_mode_lasttoken", ACCEL__POOL_LAST},
+};
+enum { N_POOLINGS = sizeof poolings / sizeof *poolings };
+
+int accel__pooling_by_name(const char *name) {
+  for (int i = 0; i < N_POOLINGS; i++)
+    if (!strcmp(poolings[i].name, name)) return (int)poolings[i].mode;
+  return strcmp(name, "none") ? -1 : ACCEL__POOL_NONE;
+}
+
+/* ---- Pooling ---- */
+
+static accel_status add_pooling(const accel__json_file *file, const char *name, accel__embed_head *head) {
+  int mode = name ? accel__pooling_by_name(name) : -1;
+  if (mode <= ACCEL__POOL_NONE)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: pooling_mode '%s' is not supported; known: cls max mean mean_sqrt_len_tokens weightedmean lasttoken",
+                       file->name, name ? name : "?");
+  if (head->n_pooling == N_POOLINGS) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d pooling modes", file->name, N_POOLINGS);
+  head->pooling[head->n_pooling++] = (accel__pooling)mode;
+  return ACCEL_OK;
+}
+
+static accel_status read_pooling_modes(const accel__json_file *file, accel__embed_head *head) {
+  const accel__json *mode = accel__json_get(file->root, "pooling_mode");
+  if (mode && cJSON_IsString(mode)) return add_pooling(file, mode->valuestring, head);
+  if (mode && cJSON_IsArray(mode)) {
+    ACCEL_JSON_EACH(item, mode) ACCEL_TRY(add_pooling(file, item->valuestring, head));
+    return ACCEL_OK;
+  }
+  for (int i = 0; i < N_POOLINGS; i++) {
+    bool on = false;
+    ACCEL_TRY(accel__json_bool(file, file->root, poolings[i].old_key, &on));
+    if (on) ACCEL_TRY(add_pooling(file, poolings[i].name, head));
+  }
+  return head->n_pooling ? ACCEL_OK : add_pooling(file, "mean", head);
+}
+
+static accel_status read_pooling(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+  accel__json_file file = {0};
+  char *path = accel__path_join(arena, directory, "config.json");
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (out->head.n_pooling) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a second Pooling module", path);
+  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+  accel_status status = read_pooling_modes(&file, &out->head);
+  if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, "include_prompt", &out->include_prompt);
+  accel__json_free(&file);
+  return status;
+}
+
+/* ---- Dense ---- */
+
+static accel_status dense_activation(const accel__json_file *file, int *act) {
+  static const struct {
+    const char *name;
+    int act;
+  } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH}, {"Identity", ACCEL_PLUGIN_ACT_NONE}, {"ReLU", ACCEL_PLUGIN_ACT_RELU}, {"GELU", ACCEL_PLUGIN_ACT_GELU},
+               {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
+  const char *name = "torch.nn.modules.activation.Tanh";
+  ACCEL_TRY(accel__json_string(file, file->root, "activation_function", &name));
+  const char *last = strrchr(name, '.') ? strrchr(name, '.') + 1 : name;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i].name, last)) return *act = known[i].act, ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU", file->name, name);
+}
+
+static accel_status read_dense(const char *directory, const char *path, accel__arena *arena, accel__dense *list, accel__sentence_modules *out) {
+  accel__json_file file = {0};
+  char *config = accel__path_join(arena, directory, "config.json");
+  uint32_t i = out->head.n_dense;
+  if (!config) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (i == MAX_DENSE) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d Dense modules", config, MAX_DENSE);
+  ACCEL_TRY(accel__json_read(config, 1 << 20, &file));
+  accel__dense *d = &list[i];
+  *d = (accel__dense){.bias = true};
+  accel_status status = ACCEL_OK;
+  ACCEL_GOTO(accel__json_require(&file, file.root, "in_features"));
+  ACCEL_GOTO(accel__json_require(&file, file.root, "out_features"));
+  ACCEL_GOTO(accel__json_int(&file, file.root, "in_features", 1, 1 << 20, &d->in));
+  ACCEL_GOTO(accel__json_int(&file, file.root, "out_features", 1, 1 << 20, &d->out));
+  ACCEL_GOTO(accel__json_bool(&file, file.root, "bias", &d->bias));
+  ACCEL_GOTO(dense_activation(&file, &d->activation));
+  out->dense_directory[i] = accel__arena_string(arena, directory);
+  out->dense_prefix[i] = accel__arena_printf(arena, "%s/", path);
+  d->weight = accel__arena_printf(arena, "%s/linear.weight", path);
+  d->bias_name = accel__arena_printf(arena, "%s/linear.bias", path);
+  if (!out->dense_directory[i] || !out->dense_prefix[i] || !d->weight || !d->bias_name) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  out->head.n_dense = i + 1;
+done:
+  accel__json_free(&file);
+  return status;
+}
+
+/* ---- the transformer and the prompts ---- */
+
+static accel_status read_transformer(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+  accel__json_file file = {0};
+  char *path = accel__path_join(arena, directory, "sentence_bert_config.json");
+  out->transformer = accel__arena_string(arena, directory);
+  if (!path || !out->transformer) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!accel__file_exists(path)) return ACCEL_OK;
+  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+  accel_status status = accel__json_int(&file, file.root, "max_seq_length", 1, 1 << 24, &out->max_seq_length);
+  if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, "do_lower_case", &out->lower_case);
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status read_prompts(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+  accel__json_file file = {0};
+  const accel__json *prompts = NULL;
+  const char *chosen = NULL;
+  char *path = accel__path_join(arena, directory, "config_sentence_transformers.json");
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!accel__file_exists(path)) return ACCEL_OK;
+  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+  accel_status status = ACCEL_OK;
+  ACCEL_GOTO(accel__json_object(&file, file.root, "prompts", &prompts));
+  ACCEL_GOTO(accel__json_string(&file, file.root, "default_prompt_name", &chosen));
+  int n = cJSON_GetArraySize(prompts);
+  accel__prompt *list = accel__arena_array(arena, (size_t)n, sizeof *list);
+  if (!list) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  ACCEL_JSON_EACH(item, prompts) {
+    if (!cJSON_IsString(item)) ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: prompt '%s' is not a string", path, item->string));
+    list[out->n_prompts].name = accel__arena_string(arena, item->string);
+    list[out->n_prompts++].text = accel__arena_string(arena, item->valuestring);
+  }
+  out->prompts = list;
+  if (chosen) out->default_prompt = accel__arena_string(arena, chosen);
+done:
+  accel__json_free(&file);
+  return status;
+}
+
+/* ---- modules.json ---- */
+
+static accel_status read_module(const accel__json_file *file, const accel__json *module, const char *directory, accel__arena *arena, accel__dense *dense,
+                                accel__sentence_modules *out) {
+  const char *type = NULL, *path = "";
+  ACCEL_TRY(accel__json_require(file, module, "type"));
+  ACCEL_TRY(accel__json_string(file, module, "type", &type));
+  ACCEL_TRY(accel__json_string(file, module, "path", &path));
+  if (strstr(path, "..") || path[0] == '/') return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
+  const char *kind = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
+  char *full = *path ? accel__path_join(arena, directory, path) : accel__arena_string(arena, directory);
+  if (!full) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!strcmp(kind, "Transformer")) return read_transformer(full, arena, out);
+  if (!strcmp(kind, "Pooling")) return read_pooling(full, arena, out);
+  if (!strcmp(kind, "Dense")) return read_dense(full, path, arena, dense, out);
+  if (!strcmp(kind, "Normalize")) return out->head.normalize = true, ACCEL_OK;
+  if (!strcmp(kind, "Dropout")) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name, type);
+}
+
+accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+  accel__json_file file = {0};
+  *out = (accel__sentence_modules){.include_prompt = true, .transformer = directory};
+  char *path = accel__path_join(arena, directory, "modules.json");
+  accel__dense *dense = accel__arena_array(arena, MAX_DENSE, sizeof *dense);
+  if (!path || !dense) return ACCEL_ERROR_OUT_OF_MEMORY;
+  out->head.dense = dense;
+  if (!accel__file_exists(path)) return ACCEL_OK;
+  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+  accel_status status = cJSON_IsArray(file.root) ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
+  bool normalized = false;
+  ACCEL_JSON_EACH(module, file.root) {
+    if (status != ACCEL_OK) break;
+    if (normalized) status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a module after Normalize", path);
+    else status = read_module(&file, module, directory, arena, dense, out);
+    normalized = out->head.normalize;
+  }
+  accel__json_free(&file);
+  ACCEL_TRY(status);
+  out->present = true;
+  return read_prompts(directory, arena, out);
+}

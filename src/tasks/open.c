@@ -1,0 +1,151 @@
+/* open.c - opening a model: the steps of accel_init, in order. */
+#include "tasks/open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "dispatch/queue.h"
+#include "tasks/processor.h"
+
+enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
+
+/* ---- where the model is, and what it is ---- */
+
+/* config.json of the directory; without local files, the registry's config at the model's true shape. */
+static accel_status read_config(accel_endpoint *ep, const accel__registry_model *entry, const char *transformer) {
+  if (ep->directory) {
+    const char *path = accel__path_join(&ep->arena, transformer, "config.json");
+    return path ? accel__json_read(path, MAX_CONFIG, &ep->config) : ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  if (!entry || !entry->config)
+    return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no local files, and the registry has no configuration to build it from", ep->name);
+  char *text = cJSON_PrintUnformatted(entry->config);
+  if (!text) return accel__no_memory(0);
+  const char *name = accel__arena_printf(&ep->arena, "registry entry %s", entry->entry.model);
+  accel_status status = name ? accel__json_parse(text, strlen(text), name, &ep->config) : ACCEL_ERROR_OUT_OF_MEMORY;
+  cJSON_free(text);
+  return status;
+}
+
+static accel_status find_directory(accel_endpoint *ep, const char *model, bool random) {
+  char *directory = NULL;
+  accel_status status = accel__find_model(model, &ep->arena, &directory);
+  ep->directory = directory;
+  if (status == ACCEL_ERROR_NOT_FOUND && random) {
+    accel__clear_error();
+    return ACCEL_OK; /* the registry knows its shape */
+  }
+  return status;
+}
+
+/* The checkpoint of the transformer, and those of Dense modules under their prefixes. */
+static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
+  ACCEL_TRY(accel__checkpoint_open(modules->transformer, &ep->checkpoint));
+  for (uint32_t i = 0; i < modules->head.n_dense; i++) {
+    accel__checkpoint *dense;
+    ACCEL_TRY(accel__checkpoint_open(modules->dense_directory[i], &dense));
+    ACCEL_TRY(accel__checkpoint_join(ep->checkpoint, &dense, modules->dense_prefix[i]));
+  }
+  return ACCEL_OK;
+}
+
+/* NULL entry: not in the registry and underivable; that is no obstacle to running. */
+static accel_status find_entry(accel_endpoint *ep, const char *model, const accel__registry_model **entry) {
+  accel__registry *registry;
+  *entry = NULL;
+  ACCEL_TRY(accel__context_registry(ep->ctx, &registry));
+  if (accel__registry_lookup(registry, model, entry) != ACCEL_OK && ep->directory) accel__registry_lookup(registry, ep->directory, entry);
+  accel__clear_error();
+  return ACCEL_OK;
+}
+
+/* ---- building ---- */
+
+static accel_status build_model(accel_endpoint *ep, const accel_init_params *params, const accel__sentence_modules *modules) {
+  accel__model_request request = {.config = &ep->config, .checkpoint = ep->checkpoint, .architecture = params->architecture,
+                                  .embed = modules->head.n_pooling ? &modules->head : NULL};
+  return accel__model_build(&request, &ep->model);
+}
+
+static void log_unexpected(accel_endpoint *ep) {
+  accel__arena arena = {0};
+  const char **names;
+  uint32_t n = 0;
+  if (ep->ctx->log.level >= ACCEL_LOG_INFO && accel__source_unexpected(ep->source, &arena, &names, &n) == ACCEL_OK)
+    for (uint32_t i = 0; i < n; i++) accel__logf(&ep->ctx->log, ACCEL_LOG_INFO, "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i], ep->model->architecture);
+  accel__arena_free(&arena);
+}
+
+static accel_status place(accel_endpoint *ep, const accel_init_params *params, const accel__registry_model *entry) {
+  accel__place_request request = {.device = params->device && *params->device ? params->device : "cpu"};
+  if (params->precision && *params->precision) {
+    const char *canonical = accel__registry_precision_name(params->precision);
+    request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
+    if (!request.precision)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", params->precision);
+  }
+  if (entry) {
+    request.keep_fp32 = entry->keep_fp32;
+    request.n_keep = entry->n_keep_fp32;
+    request.bf16_only = entry->bf16_preferred;
+  }
+  ACCEL_TRY(accel__endpoint_place(ep, &request));
+  const char *hardware = accel__hardware_name(ep->plugin->name);
+  ep->placement.listed = entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
+  return ACCEL_OK;
+}
+
+static accel_status open_steps(accel_endpoint *ep, const char *model, const accel_init_params *params) {
+  const accel__registry_model *entry;
+  accel__sentence_modules modules = {.include_prompt = true};
+  bool random = params->random_weights != 0;
+  ep->seed = params->seed;
+  ACCEL_TRY(find_directory(ep, model, random));
+  ACCEL_TRY(find_entry(ep, model, &entry));
+  if (ep->directory) ACCEL_TRY(accel__read_sentence_modules(ep->directory, &ep->arena, &modules));
+  ACCEL_TRY(read_config(ep, entry, modules.transformer));
+  if (!random) ACCEL_TRY(open_weights(ep, &modules));
+  ACCEL_TRY(build_model(ep, params, &modules));
+  accel__report_progress(ep->ctx, "loading", 0, 1);
+  ACCEL_TRY(place(ep, params, entry));
+  log_unexpected(ep);
+  ACCEL_TRY(accel__processor_new(ep, &modules, params));
+  ep->batch_size = params->batch_size ? params->batch_size : entry ? (uint32_t)entry->entry.default_batch_size : 1;
+  accel__report_progress(ep->ctx, "loading", 1, 1);
+  return accel__queue_new(ep, params->queue_capacity ? params->queue_capacity : DEFAULT_QUEUE, &ep->queue);
+}
+
+accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out) {
+  accel_endpoint *ep = calloc(1, sizeof *ep);
+  *out = NULL;
+  if (!ep) return accel__no_memory(sizeof *ep);
+  ep->ctx = ctx;
+  ep->name = accel__arena_string(&ep->arena, model);
+  accel_status status = ep->name ? open_steps(ep, model, params) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status != ACCEL_OK) {
+    accel__endpoint_free(ep);
+    return status;
+  }
+  pthread_mutex_lock(&ctx->lock);
+  ep->next = ctx->endpoints;
+  ctx->endpoints = ep;
+  pthread_mutex_unlock(&ctx->lock);
+  *out = ep;
+  return ACCEL_OK;
+}
+
+void accel__close(accel_endpoint **endpoint) {
+  accel_endpoint *ep = *endpoint;
+  *endpoint = NULL;
+  accel__queue_free(ep->queue);
+  pthread_mutex_lock(&ep->ctx->lock);
+  for (accel_endpoint **link = &ep->ctx->endpoints; *link; link = &(*link)->next)
+    if (*link == ep) {
+      *link = ep->next;
+      break;
+    }
+  pthread_mutex_unlock(&ep->ctx->lock);
+  accel__endpoint_free(ep);
+}

@@ -1,0 +1,39 @@
+/* pool.c - pooling of one sequence's rows. */
+#include "tasks/pool.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Weighted sum of rows; weight of row i is 1, or i+1 for the position-weighted mean.  Returns the sum of weights. */
+static double sum_rows(const float *rows, uint32_t n, uint32_t skip, uint32_t dim, bool by_position, float *out) {
+  double total = 0;
+  for (uint32_t c = 0; c < dim; c++) {
+    double sum = 0;
+    for (uint32_t i = skip; i < n; i++) sum += (by_position ? i + 1.0 : 1.0) * rows[(size_t)i * dim + c];
+    out[c] = (float)sum;
+  }
+  for (uint32_t i = skip; i < n; i++) total += by_position ? i + 1.0 : 1.0;
+  return total;
+}
+
+void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32_t skip, uint32_t dim, float *out) {
+  if (mode == ACCEL__POOL_CLS || mode == ACCEL__POOL_LAST) {
+    memcpy(out, rows + (size_t)(mode == ACCEL__POOL_CLS ? skip : n - 1) * dim, dim * sizeof *out);
+  } else if (mode == ACCEL__POOL_MAX) {
+    memcpy(out, rows + (size_t)skip * dim, dim * sizeof *out);
+    for (uint32_t i = skip + 1; i < n; i++)
+      for (uint32_t c = 0; c < dim; c++)
+        if (rows[(size_t)i * dim + c] > out[c]) out[c] = rows[(size_t)i * dim + c];
+  } else {
+    double weight = sum_rows(rows, n, skip, dim, mode == ACCEL__POOL_WEIGHTED_MEAN, out);
+    if (mode == ACCEL__POOL_MEAN_SQRT_LEN) weight = sqrt(weight);
+    for (uint32_t c = 0; c < dim; c++) out[c] = (float)(out[c] / weight);
+  }
+}
+
+void accel__normalize(float *row, uint32_t dim) {
+  double square = 0;
+  for (uint32_t c = 0; c < dim; c++) square += (double)row[c] * row[c];
+  double length = sqrt(square) > 1e-12 ? sqrt(square) : 1e-12;
+  for (uint32_t c = 0; c < dim; c++) row[c] = (float)(row[c] / length);
+}
