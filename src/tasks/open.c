@@ -92,7 +92,7 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params, c
     request.bf16_only = entry->bf16_preferred;
   }
   ACCEL_TRY(accel__endpoint_place(ep, &request));
-  const char *hardware = accel__hardware_name(ep->plugin->name);
+  const char *hardware = accel__registry_hardware_name(ep->plugin->name);
   ep->placement.listed = entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);
   return ACCEL_OK;
 }
