@@ -1,0 +1,233 @@
+/* layers.c - what the model files share: checkpoint names, packed inputs, layers, heads and outputs. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "models/common.h"
+
+enum { NAME_MAX_BYTES = 320 };
+
+/* ---- names ---- */
+
+static bool present(const accel__build *b, const char *name) { return accel__checkpoint_find(b->request->checkpoint, name) != NULL; }
+
+/* `name` or its old TensorFlow spelling (LayerNorm.gamma, LayerNorm.beta); false when neither is there. */
+static bool find_spelling(const accel__build *b, char *name) {
+  if (present(b, name)) return true;
+  const char *old = accel__ends_with(name, "LayerNorm.weight") ? "gamma" : accel__ends_with(name, "LayerNorm.bias") ? "beta" : NULL;
+  if (old == NULL) return false;
+  char *last = strrchr(name, '.') + 1, kept[8];
+  snprintf(kept, sizeof kept, "%s", last);
+  snprintf(last, 8, "%s", old);
+  if (present(b, name)) return true;
+  snprintf(last, 8, "%s", kept);
+  return false;
+}
+
+/* Writes the checkpoint's name of a canonical one to out; false: not there, out holds the canonical spelling. */
+static bool resolve(const accel__build *b, const char *name, char *out) {
+  bool prefixed = !b->is_base && !b->in_head;
+  if (b->request->checkpoint != NULL) {
+    for (int round = 0; round < 2; round++) { /* the class's own form first */
+      bool with = round == 0 ? prefixed : !prefixed;
+      snprintf(out, NAME_MAX_BYTES, "%s%s", with ? b->prefix : "", name);
+      if (find_spelling(b, out)) return true;
+    }
+  }
+  snprintf(out, NAME_MAX_BYTES, "%s%s", prefixed ? b->prefix : "", name);
+  return b->request->checkpoint == NULL;
+}
+
+const char *accel__resolve(accel__build *b, const char *format, ...) {
+  char name[NAME_MAX_BYTES], found[NAME_MAX_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name - 64, format, args);
+  va_end(args);
+  resolve(b, name, found);
+  const char *copy = accel__arena_string(b->arena, found);
+  if (copy == NULL) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
+  return copy != NULL ? copy : "";
+}
+
+bool accel__has(accel__build *b, const char *format, ...) {
+  char name[NAME_MAX_BYTES], found[NAME_MAX_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name - 64, format, args);
+  va_end(args);
+  return resolve(b, name, found);
+}
+
+accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims, const char *name) {
+  accel__weight_spec spec = {.name = accel__resolve(b, "%s", name), .use = use, .rank = rank};
+  for (uint32_t i = 0; i < rank && i < 4; i++) spec.dim[i] = dims[i];
+  return accel__weight(b->p, &spec);
+}
+
+/* ---- packed inputs ---- */
+
+static void add_input(accel__build *b, const char *name, accel__tensor t, accel__input_kind kind, accel__input_default otherwise, int64_t max) {
+  b->input[b->model->n_inputs++] = (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max};
+}
+
+static accel__tensor token_input(accel__build *b, const char *name, int64_t max, accel__input_default otherwise) {
+  accel__tensor t = accel__input(b->p, name, ACCEL_PLUGIN_I32, b->space, 1, &b->T);
+  add_input(b, name, t, ACCEL__INPUT_TOKENS, otherwise, max);
+  return t;
+}
+
+void accel__add_tokens(accel__build *b, int64_t vocab) {
+  b->T = accel__symbol(b->p, "T", 1, 0, 128);
+  b->B = accel__symbol(b->p, "B", 1, 0, 1);
+  b->lengths = accel__input(b->p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &b->B);
+  add_input(b, "lengths", b->lengths, ACCEL__INPUT_LENGTHS, ACCEL__DEFAULT_REQUIRED, 0);
+  b->space = accel__space_ragged(b->p, "tokens", b->lengths, b->T, b->B);
+  b->input_ids = token_input(b, "input_ids", vocab, ACCEL__DEFAULT_REQUIRED);
+  b->model->vocab_size = vocab;
+}
+
+void accel__add_token_types(accel__build *b, int64_t types) { b->token_type_ids = token_input(b, "token_type_ids", types, ACCEL__DEFAULT_ZEROS); }
+
+void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset) {
+  b->position_ids = token_input(b, "position_ids", max, otherwise);
+  b->position_offset = offset;
+}
+
+/* ---- layers ---- */
+
+int64_t accel__columns(const accel__build *b, accel__tensor x) {
+  int64_t n = 0;
+  return accel__dim_value(b->p, accel__tensor_dim(b->p, x, -1), &n) ? n : 0;
+}
+
+accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act) {
+  if (act->act != ACCEL_PLUGIN_ACT_NONE) {
+    accel__attr attr[] = {ACCEL_I(KIND, act->act), ACCEL_F(ALPHA, act->alpha)};
+    x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, act->alpha != 0 ? 2 : 1, NULL, 1);
+  }
+  if (act->then == 0) return x;
+  accel__attr attr[] = {ACCEL_I(KIND, act->then), ACCEL_F(ALPHA, act->then_alpha), ACCEL_F(BETA, act->then_beta)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, act->then == ACCEL_PLUGIN_UNARY_CLAMP ? 3 : 1, NULL, 1);
+}
+
+accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual, const accel__activation *act,
+                                 const char *format, ...) {
+  static const accel__activation none = {0};
+  char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  if (act == NULL) act = &none;
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, full), c = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (bias) c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, full);
+  accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_F(ACT_ALPHA, act->alpha)};
+  uint32_t n = act->act == ACCEL_PLUGIN_ACT_NONE ? 0 : act->alpha == 0 ? 1 : 2;
+  accel__tensor in[] = {x, w, c, act->then == 0 ? residual : -1};
+  accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 4, attr, n, NULL, 1);
+  if (act->then == 0) return y;
+  y = accel__activate(b, y, &(accel__activation){.then = act->then, .then_alpha = act->then_alpha, .then_beta = act->then_beta});
+  return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
+}
+
+accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias, const char *format, ...) {
+  char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  int64_t n = accel__columns(b, x);
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor gamma = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &n, full), beta = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (bias) beta = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &n, full);
+  return accel__layer_norm(b->p, x, gamma, beta, residual, eps);
+}
+
+accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name) {
+  char full[NAME_MAX_BYTES];
+  snprintf(full, sizeof full, "%s.weight", name);
+  return accel__gather(b->p, accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full), idx);
+}
+
+accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale) {
+  if (scale == 0.0) scale = 1.0 / sqrt((double)accel__columns(b, q) / (double)heads);
+  accel__attr attr[] = {ACCEL_I(HEADS, heads), ACCEL_I(KV_HEADS, heads), ACCEL_F(SCALE, scale), ACCEL_I(Q_SPACE, b->space),
+                        ACCEL_I(KV_SPACE, b->space)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v}, 3, attr, 5, NULL, 1);
+}
+
+accel__tensor accel__first_rows(accel__build *b, accel__tensor x) { return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space); }
+
+/* ---- outputs and heads ---- */
+
+void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool asked, bool squeeze) {
+  if (accel__program_failed(b->p)) return;
+  uint32_t n = b->model->n_outputs;
+  if (n == b->cap_output) {
+    uint32_t capacity = n == 0 ? 32 : n * 2;
+    accel__model_output *bigger = accel__arena_array(b->arena, capacity, sizeof *bigger);
+    if (bigger == NULL) {
+      accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
+      return;
+    }
+    if (n > 0) memcpy(bigger, b->output, n * sizeof *bigger);
+    b->output = bigger;
+    b->cap_output = capacity;
+  }
+  b->output[n] = (accel__model_output){.name = accel__arena_string(b->arena, name), .tensor = t, .asked = asked, .squeeze = squeeze};
+  if (b->output[n].name == NULL) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
+  b->model->n_outputs++;
+}
+
+void accel__add_hidden(accel__build *b, accel__tensor x) {
+  char name[40];
+  snprintf(name, sizeof name, "hidden_states.%u", b->n_hidden++);
+  accel__add_output(b, name, x, true, false);
+}
+
+void accel__head_tokens(accel__build *b, accel__tensor x, const char *name) {
+  accel__add_output(b, "logits", accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL, "%s", name), false, false);
+}
+
+void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name) { accel__head_tokens(b, pooled, name); }
+
+void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
+  if (b->model->num_labels != 2) {
+    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED, "question answering needs num_labels 2 (start, end); the config has %lld",
+                        (long long)b->model->num_labels);
+    return;
+  }
+  accel__tensor both = accel__dense_layer(b, x, 2, true, -1, NULL, "%s", name); /* [T,2] */
+  accel__add_output(b, "start_logits", accel__slice(b->p, both, 1, 0, 1), false, true);
+  accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), false, true);
+}
+
+accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings, const char *decoder,
+                                     const char *bias) {
+  char name[NAME_MAX_BYTES];
+  int64_t dims[2] = {vocab, accel__columns(b, x)};
+  snprintf(name, sizeof name, "%s.weight", decoder);
+  /* transformers ties unless the checkpoint brings a decoder of its own */
+  bool own = !tied || (b->request->checkpoint != NULL && accel__has(b, "%s", name));
+  accel__tensor w;
+  if (own) {
+    w = accel__weight_at(b, ACCEL_PLUGIN_USE_HEAD, 2, dims, name);
+  } else {
+    bool in_head = b->in_head;
+    b->in_head = false;
+    snprintf(name, sizeof name, "%s.weight", embeddings);
+    w = accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, dims, name);
+    b->in_head = in_head;
+  }
+  accel__tensor c = -1;
+  if (bias != NULL) {
+    snprintf(name, sizeof name, "%s.bias", decoder);
+    c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &vocab, accel__has(b, "%s", bias) ? bias : name);
+  }
+  return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
+}
