@@ -1,8 +1,12 @@
 /* json.h - reading JSON files (config.json, tokenizer.json, the registry) with errors that name file, field and remedy.
  *
- * A thin layer over cJSON: parse once, then typed access.  Nodes are plain cJSON nodes, valid until accel__json_free.
+ * Nodes are cJSON's, so its readers (cJSON_IsString, valuedouble, ...) work on them, but they are built here, in one pass over a private
+ * copy of the text: cJSON's own parser takes more than JSON ("01", "1.", control characters), counts neither lines nor nesting, cuts
+ * strings at "\u0000", reads numbers by the program's locale and allocates three times a node.  Never cJSON_Delete, add or detach: all memory
+ * belongs to the accel__json_file and is valid until accel__json_free.
  * Limits: the caller's byte cap, nesting 256; NaN and Infinity (which Python writes) read as numbers; duplicate keys: the last wins,
- * as in Python; a "\u0000" is refused because it would cut strings short.
+ * as in Python (accel__json_get and the typed members see to that; ACCEL_JSON_EACH shows all of them in order); a "\u0000" is refused
+ * because it would cut strings short; text must be UTF-8, a byte order mark is skipped.
  */
 #ifndef ACCEL_CORE_JSON_H
 #define ACCEL_CORE_JSON_H
@@ -12,14 +16,18 @@
 
 #include <cjson/cJSON.h>
 
+#include "core/arena.h"
 #include "core/status.h"
 
 typedef cJSON accel__json;
 typedef struct accel__json_file {
   accel__json *root;
   char *name; /* for messages: the file's path, or what the caller called it */
+  char *text; /* private: strings of the nodes lie in it */
+  accel__arena arena;
 } accel__json_file; /* {0} is empty */
 
+/* Errors are ACCEL_ERROR_FORMAT: "NAME: line 3, column 14: expected ',' or '}'" (columns count bytes). */
 accel_status accel__json_parse(const char *text, size_t n, const char *name, accel__json_file *out);
 /* ACCEL_ERROR_NOT_FOUND when the file is absent.  max_bytes 0: 256 MiB. */
 accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_file *out);
@@ -30,7 +38,7 @@ const accel__json *accel__json_get(const accel__json *object, const char *key);
 bool accel__json_is_null_or_absent(const accel__json *object, const char *key);
 
 /* Typed members.  Absent or null: *out is left as it is (the default) and ACCEL_OK returned.  Another type, a fraction where
- * an integer is due, or a value outside [min, max]: ACCEL_ERROR_FORMAT naming file, field, value and what was expected. */
+ * an integer is due (beyond 2^53 none is exact), or a value outside [min, max]: ACCEL_ERROR_FORMAT naming file, field, value and what was expected. */
 accel_status accel__json_int(const accel__json_file *file, const accel__json *object, const char *key, int64_t min, int64_t max, int64_t *out);
 accel_status accel__json_number(const accel__json_file *file, const accel__json *object, const char *key, double *out);
 accel_status accel__json_bool(const accel__json_file *file, const accel__json *object, const char *key, bool *out);

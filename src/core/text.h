@@ -38,6 +38,8 @@ size_t accel__utf8_decode(const char *text, size_t n, uint32_t *code_point);
 /* Encodes into out[4]; returns the length. */
 size_t accel__utf8_encode(uint32_t code_point, char *out);
 bool accel__utf8_valid(const char *text, size_t n);
+/* n, less the bytes of a last code point that is not all there: where to cut a text. */
+size_t accel__utf8_cut(const char *text, size_t n);
 
 bool accel__equal_ignoring_case(const char *a, const char *b); /* ASCII */
 bool accel__starts_with(const char *text, const char *prefix);

@@ -1,0 +1,100 @@
+/* config.c - the environment: one table, one function that reads it, and the fault points that ACCEL_FAIL_AT names. */
+#include "core/config.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "core/file.h"
+
+const accel__config_variable accel__config_table[] = {
+    {"ACCEL_DEVICE", "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu"},
+    {"ACCEL_PRECISION", "precision when --precision is not given: auto, fp32, fp16, bf16, int8, int4, uint4, fp8, fp4"},
+    {"ACCEL_THREADS", "threads of a context; default min(affinity, cgroup quota, physical cores)"},
+    {"ACCEL_BATCH", "batch size when --batch is not given; 0 is the registry's"},
+    {"ACCEL_JSON", "1: results as JSON, as --json"},
+    {"ACCEL_QUIET", "1: nothing on stderr but errors, as --quiet"},
+    {"ACCEL_VERBOSE", "1: more on stderr, as --verbose"},
+    {"ACCEL_PLUGIN_PATH", "colon-separated directories searched for plugins before the standard places"},
+    {"ACCEL_LOG", "log level of the accel tool: error, warning, info, debug"},
+    {"ACCEL_CACHE_DIR", "directory of libaccel's own caches; default $XDG_CACHE_HOME/accel"},
+    {"ACCEL_ALLOW_SOFTWARE", "1: auto and gpu may choose software devices (tests)"},
+    {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
+    {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
+    {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
+    {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},
+
+    {"XDG_CACHE_HOME", "user's cache directory; default ~/.cache"},
+    {"XDG_CONFIG_HOME", "user's configuration directory; default ~/.config"},
+    {"HOME", "user's directory"},
+    {"PATH", "where helper programs such as rocm-smi are looked for"},
+    {"NO_COLOR", "set: no colour on the terminal"},
+    {"HF_HUB_CACHE", "Hugging Face's model cache, read only; default $HF_HOME/hub"},
+    {"HF_HOME", "Hugging Face's directory; default $XDG_CACHE_HOME/huggingface"},
+    {"HIP_VISIBLE_DEVICES", "GPUs that HIP shows; on AMD it wins over CUDA_VISIBLE_DEVICES"},
+    {"ROCR_VISIBLE_DEVICES", "GPUs that the HSA runtime shows, by number or GPU-uuid"},
+    {"CUDA_VISIBLE_DEVICES", "GPUs that CUDA shows; HIP obeys it too"},
+    {"CUDA_DEVICE_ORDER", "how CUDA numbers its devices"},
+    {"GPU_DEVICE_ORDINAL", "GPUs that AMD's HIP and OpenCL show"},
+    {"HSA_OVERRIDE_GFX_VERSION", "gfx version that the HSA runtime reports instead of the true one"},
+    {"ROCM_PATH", "where ROCm is installed; default /opt/rocm"},
+    {"HIP_PATH", "where HIP is installed"},
+    {"VK_DRIVER_FILES", "Vulkan drivers that the loader uses"},
+    {"VK_ICD_FILENAMES", "older name of VK_DRIVER_FILES"},
+    {"VK_LOADER_DRIVERS_SELECT", "pattern of Vulkan drivers that the loader uses"},
+    {"OCL_ICD_VENDORS", "OpenCL drivers that the loader uses"},
+    {"OCL_ICD_FILENAMES", "further OpenCL drivers that the loader uses"},
+    {"POCL_CACHE_DIR", "where PoCL keeps compiled kernels"},
+    {"LD_LIBRARY_PATH", "where the dynamic linker looks for vendor libraries"},
+};
+const size_t accel__config_count = sizeof accel__config_table / sizeof *accel__config_table;
+
+const char *accel__env(const char *name) {
+  if (getauxval(AT_SECURE)) return NULL; /* setuid: the caller of the program is not to steer it */
+  const char *value = getenv(name);
+  return value && *value ? value : NULL;
+}
+
+/* ---- faults ---- */
+
+enum { MAX_POINTS = 16, POINT_BYTES = 32 };
+static struct {
+  char name[POINT_BYTES];
+  unsigned long at; /* passage that fails, from 1; 0: every one */
+  atomic_ulong passed;
+} point[MAX_POINTS];
+static size_t n_points;
+static atomic_int state; /* 0 ACCEL_FAIL_AT not looked at yet, 1 being read, 2 no points, 3 points */
+
+void accel__fault_arm(const char *points) {
+  n_points = 0;
+  for (const char *p = points; p && *p && n_points < MAX_POINTS;) {
+    size_t length = strcspn(p, ","), name = strcspn(p, ",:");
+    if (name && name < POINT_BYTES) {
+      memcpy(point[n_points].name, p, name);
+      point[n_points].name[name] = 0;
+      point[n_points].at = name < length ? strtoul(p + name + 1, NULL, 10) : 0;
+      atomic_store(&point[n_points++].passed, 0);
+    }
+    p += length + (p[length] == ',');
+  }
+  atomic_store(&state, n_points ? 3 : 2);
+}
+
+static bool passes(const char *name) {
+  for (size_t i = 0; i < n_points; i++) {
+    if (strcmp(point[i].name, name)) continue;
+    unsigned long passage = atomic_fetch_add(&point[i].passed, 1) + 1;
+    if (!point[i].at || passage == point[i].at) return true;
+  }
+  return false;
+}
+
+bool accel__fault(const char *name) {
+  int now = atomic_load_explicit(&state, memory_order_acquire);
+  if (now == 2) return false;
+  if (now == 0 && atomic_compare_exchange_strong(&state, &now, 1)) accel__fault_arm(accel__env("ACCEL_FAIL_AT"));
+  return atomic_load(&state) == 3 && passes(name); /* one thread reads the variable; the others meanwhile have no faults */
+}

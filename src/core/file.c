@@ -1,0 +1,256 @@
+/* file.c - files and paths. */
+#include "core/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
+static accel_status refused(const char *path, const char *verb, int error) {
+  char sentence[128];
+  const char *text = strerror_r(error, sentence, sizeof sentence);
+  accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
+  accel__fail(code, "%s: cannot %s: %s", path, verb, text);
+  if (error == EACCES || error == EPERM) accel__remedy(code, "check the owner and permissions of %s and of the directories above it", path);
+  if (error == ENOSPC || error == EDQUOT) accel__remedy(code, "free some space on the disk that holds %s", path);
+  if (error == EMFILE) accel__remedy(code, "raise the limit of open files (ulimit -n)");
+  return code;
+}
+
+/* Opens a regular file, or with `any` everything that can be read. */
+static accel_status open_file(const char *path, bool any, int *fd, size_t *n) {
+  struct stat info;
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK)); /* a FIFO must not block the look at its kind */
+  if (*fd < 0) return refused(path, "open", errno);
+  int error = fstat(*fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  if (error) return close(*fd), refused(path, "read", error);
+  if (!any && !S_ISREG(info.st_mode)) return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
+  if ((uint64_t)info.st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
+  *n = accel__fault("short_file") ? (size_t)info.st_size / 2 : (size_t)info.st_size;
+  return ACCEL_OK;
+}
+
+accel_status accel__file_map(const char *path, accel__mapping *out) {
+  int fd;
+  accel__mapping m = {0};
+  *out = m;
+  ACCEL_TRY(open_file(path, false, &fd, &m.n));
+  if (m.n) {
+    void *data = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+      accel_status status = refused(path, "map", errno);
+      close(fd);
+      return status;
+    }
+    m.data = data;
+  }
+  close(fd);
+  m.path = accel__fault("allocation") ? NULL : strdup(path);
+  if (!m.path) return accel__file_unmap(&m), accel__no_memory(strlen(path) + 1);
+  *out = m;
+  return ACCEL_OK;
+}
+
+void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (!m->data || offset >= m->n) return;
+  if (n > m->n - offset) n = m->n - offset;
+  size_t end = offset + n == m->n ? m->n : (offset + n) / page * page; /* nothing follows in the last page */
+  size_t start = (offset + page - 1) / page * page;
+  if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
+}
+
+void accel__file_unmap(accel__mapping *m) {
+  if (m->data) munmap((void *)(uintptr_t)m->data, m->n);
+  free(m->path);
+  *m = (accel__mapping){0};
+}
+
+/* Reads fd to its end; `expected` is only a guess (files of /proc say 0). */
+static accel_status read_all(int fd, const char *path, size_t expected, size_t max_bytes, char **bytes, size_t *n) {
+  size_t capacity = (expected < max_bytes ? expected : max_bytes) + 2; /* one to notice that it goes on, one for the NUL */
+  char *data = accel__fault("allocation") ? NULL : malloc(capacity);
+  if (!data) return accel__no_memory(capacity);
+  for (size_t have = 0;;) {
+    ssize_t got = read(fd, data + have, capacity - 1 - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return free(data), refused(path, "read", errno);
+    have += (size_t)got;
+    if (have > max_bytes) return free(data), accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %zu bytes, the most allowed for such a file", path, max_bytes);
+    if (!got) return data[have] = 0, *bytes = data, *n = have, ACCEL_OK;
+    if (have < capacity - 1) continue;
+    char *larger = accel__fault("allocation") ? NULL : realloc(data, 2 * capacity);
+    if (!larger) return free(data), accel__no_memory(2 * capacity);
+    data = larger;
+    capacity *= 2;
+  }
+}
+
+accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n) {
+  int fd;
+  size_t size;
+  *bytes = NULL;
+  *n = 0;
+  ACCEL_TRY(open_file(path, true, &fd, &size));
+  accel_status status = size > max_bytes
+      ? accel__fail(ACCEL_ERROR_FORMAT, "%s: %zu bytes, more than the %zu allowed for such a file", path, size, max_bytes)
+      : read_all(fd, path, size, max_bytes, bytes, n);
+  close(fd);
+  return status;
+}
+
+/* ---- writing ---- */
+
+/* All of bytes to fd and to the disk; 0 or errno. */
+static int write_all(int fd, const char *bytes, size_t n) {
+  while (n) {
+    ssize_t written = accel__fault("disk_full") ? (errno = ENOSPC, -1) : write(fd, bytes, n < (1u << 30) ? n : 1u << 30);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes += written;
+    n -= (size_t)written;
+  }
+  return fsync(fd) && errno != EINVAL && errno != EROFS ? errno : 0; /* pipes and devices have nothing to sync */
+}
+
+static void sync_directory_of(const char *path) {
+  const char *slash = strrchr(path, '/');
+  char *directory = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+  int fd = directory ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (fd >= 0) {
+    fsync(fd); /* best effort: the file itself is safe */
+    close(fd);
+  }
+  free(directory);
+}
+
+/* A new file beside `path`: "PATH.PID-COUNT.tmp".  Returns its descriptor, or -1 with errno. */
+static int open_temporary(const char *path, char *name, size_t capacity) {
+  static atomic_uint count;
+  for (int tries = 0; tries < 100; tries++) {
+    snprintf(name, capacity, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&count, 1));
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) return fd;
+  }
+  return -1;
+}
+
+/* Devices and pipes cannot be replaced by a renamed file: written in place. */
+static accel_status write_in_place(const char *path, const void *bytes, size_t n) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) return refused(path, "open for writing", errno);
+  int error = write_all(fd, bytes, n);
+  close(fd);
+  return error ? refused(path, "write", error) : ACCEL_OK;
+}
+
+accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
+  struct stat info;
+  if (!stat(path, &info) && S_ISDIR(info.st_mode)) return refused(path, "write", EISDIR);
+  if (!stat(path, &info) && !S_ISREG(info.st_mode)) return write_in_place(path, bytes, n);
+  size_t capacity = strlen(path) + 48;
+  char *name = accel__fault("allocation") ? NULL : malloc(capacity);
+  if (!name) return accel__no_memory(capacity);
+  accel_status status = ACCEL_OK;
+  int fd = open_temporary(path, name, capacity);
+  if (fd < 0) {
+    status = refused(path, "create", errno);
+  } else {
+    int error = write_all(fd, bytes, n);
+    if (close(fd) && !error) error = errno;
+    if (!error && rename(name, path)) error = errno;
+    if (error) status = refused(path, "write", error), unlink(name);
+    else sync_directory_of(path);
+  }
+  free(name);
+  return status;
+}
+
+/* ---- directories and paths ---- */
+
+bool accel__file_exists(const char *path) { return access(path, R_OK) == 0; }
+
+bool accel__is_directory(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+accel_status accel__make_directories(const char *path) {
+  char *part = accel__fault("allocation") ? NULL : strdup(path);
+  if (!part) return accel__no_memory(strlen(path) + 1);
+  accel_status status = ACCEL_OK;
+  for (char *end = part; *end && !status;) {
+    end += strspn(end, "/");
+    end += strcspn(end, "/");
+    char kept = *end;
+    *end = 0;
+    int error = mkdir(part, 0700) ? errno : 0;
+    if (error && !accel__is_directory(part)) status = refused(part, "create directory", error == EEXIST ? ENOTDIR : error);
+    *end = kept;
+  }
+  free(part);
+  return status;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static accel_status read_names(DIR *directory, const char *path, accel__arena *arena, char ***names, size_t *n) {
+  char **list = NULL;
+  size_t count = 0, capacity = 0;
+  for (;;) {
+    errno = 0;
+    struct dirent *entry = readdir(directory);
+    if (!entry && errno) return refused(path, "list", errno);
+    if (!entry) break;
+    if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+    if (count == capacity) {
+      capacity = capacity ? 2 * capacity : 32;
+      char **larger = accel__arena_array(arena, capacity, sizeof *larger);
+      if (!larger) return ACCEL_ERROR_OUT_OF_MEMORY;
+      if (count) memcpy(larger, list, count * sizeof *list);
+      list = larger;
+    }
+    list[count] = accel__arena_string(arena, entry->d_name);
+    if (!list[count++]) return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  if (count) qsort(list, count, sizeof *list, by_name);
+  *names = list;
+  *n = count;
+  return ACCEL_OK;
+}
+
+accel_status accel__list_directory(const char *path, accel__arena *arena, char ***names, size_t *n) {
+  *names = NULL;
+  *n = 0;
+  DIR *directory = opendir(path);
+  if (!directory) return refused(path, "list", errno);
+  accel_status status = read_names(directory, path, arena, names, n);
+  closedir(directory);
+  return status;
+}
+
+char *accel__path_join(accel__arena *arena, const char *directory, const char *name) {
+  size_t n = strlen(directory);
+  if (!n || *name == '/') return accel__arena_string(arena, name);
+  return accel__arena_printf(arena, "%s%s%s", directory, directory[n - 1] == '/' ? "" : "/", name);
+}
+
+accel_status accel__cache_directory(accel__arena *arena, char **out) {
+  const char *own = accel__env("ACCEL_CACHE_DIR"), *cache = accel__env("XDG_CACHE_HOME"), *home = accel__env("HOME");
+  *out = NULL;
+  if (own) *out = accel__arena_string(arena, own);
+  else if (cache && *cache == '/') *out = accel__path_join(arena, cache, "accel"); /* the XDG rules: a relative one is ignored */
+  else if (home) *out = accel__path_join(arena, home, ".cache/accel");
+  else {
+    accel__fail(ACCEL_ERROR_NOT_FOUND, "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+    return accel__remedy(ACCEL_ERROR_NOT_FOUND, "set ACCEL_CACHE_DIR to a directory that may be written");
+  }
+  return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
