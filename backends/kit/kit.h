@@ -234,6 +234,11 @@ kit_scalar_fn kit_scalar(uint32_t op);
 /* One activation (accel_plugin_act) or unary kind; alpha and beta as ops.def says.  SWIGLU_OAI is x sigmoid(alpha x). */
 float kit_unary(int32_t kind, float x, float alpha, float beta);
 static inline float kit_act(int32_t act, float x, float alpha) { return act == ACCEL_PLUGIN_ACT_NONE ? x : kit_unary(act, x, alpha, 0.0f); }
+/* act_alpha of a node, or what torch and transformers take without one: elu 1, leaky_relu 0.01, swiglu_oai 1.702. */
+float kit_act_alpha(const accel_plugin_node *node, int32_t act);
+/* alpha and beta of a unary node; absent: as above, affine 1 and 0, clamp without that limit. */
+float kit_unary_alpha(const accel_plugin_node *node, int32_t kind);
+float kit_unary_beta(const accel_plugin_node *node, int32_t kind);
 /* T5's bucket of (key position - query position); DeBERTa's row of rel_k and rel_q for (query position - key position). */
 int32_t kit_t5_bucket(int64_t key_minus_query, bool bidirectional, int32_t buckets, int32_t max_distance);
 int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets, int32_t max_distance);
