@@ -1,0 +1,268 @@
+/* selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid of hardware and precision. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/text.h"
+#include "dispatch/pack.h"
+#include "tasks/compare.h"
+#include "tasks/open.h"
+#include "tasks/tasks.h"
+
+/* Two sequences, one padded: rows, packing and masks all take part.  Short, for the reference is slow at true shapes. */
+enum { SEQUENCES = 2, WIDTH = 9, SHORT_LENGTH = 5, OUTPUTS_SHOWN = 3 };
+static const uint64_t random_seed = 20260101;
+
+typedef struct probe_input {
+  int64_t ids[SEQUENCES * WIDTH], mask[SEQUENCES * WIDTH];
+  accel_tensor item[2];
+  accel_tensors list;
+} probe_input;
+
+/* Ids from a fixed sequence, away from the first few, which tend to be special tokens. */
+static void make_input(int64_t vocab, probe_input *in) {
+  uint64_t state = random_seed;
+  int64_t low = vocab > 16 ? 8 : 0;
+  for (int i = 0; i < SEQUENCES * WIDTH; i++) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    in->mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
+    in->ids[i] = low + (int64_t)((state >> 33) % (uint64_t)(vocab - low));
+  }
+  in->item[0] = (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->ids};
+  in->item[1] = (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->mask};
+  in->list = (accel_tensors){.n = 2, .item = in->item};
+}
+
+static double now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static uint64_t elements_of(const accel_tensor *t) {
+  uint64_t n = 1;
+  for (uint32_t i = 0; i < t->rank; i++) n *= (uint64_t)t->dim[i];
+  return n;
+}
+
+/* "last_hidden_state [2,9,768] 0.12 -0.3 ..." */
+static char *describe_output(accel__arena *arena, const accel_tensor *t) {
+  accel__buffer b = {0};
+  accel__buffer_printf(&b, "%s [", t->name);
+  for (uint32_t i = 0; i < t->rank; i++) accel__buffer_printf(&b, i ? ",%lld" : "%lld", (long long)t->dim[i]);
+  accel__buffer_text(&b, "]");
+  for (uint64_t i = 0; i < OUTPUTS_SHOWN && i < elements_of(t); i++) accel__buffer_printf(&b, " %.6g", ((const float *)t->data)[i]);
+  accel__buffer_text(&b, " ...");
+  char *text = b.failed ? NULL : accel__arena_string(arena, b.data);
+  accel__buffer_free(&b);
+  return text;
+}
+
+/* All outputs as one comparison: the worst error, the lowest cosine. */
+static accel_status compare_all(const accel_tensors *got, const accel_tensors *want, const char *precision, accel_test_record *record) {
+  record->passed = 1;
+  record->cosine = 1;
+  if (got->n != want->n) return accel__fail(ACCEL_ERROR_VERIFY, "%u outputs, the reference has %u", got->n, want->n);
+  for (uint32_t i = 0; i < want->n; i++) {
+    accel__difference d;
+    double bound;
+    if (elements_of(&got->item[i]) != elements_of(&want->item[i])) return accel__fail(ACCEL_ERROR_VERIFY, "output '%s' has another shape than the reference's", want->item[i].name);
+    accel__compare(got->item[i].data, want->item[i].data, NULL, elements_of(&want->item[i]), &d);
+    record->passed &= accel__within_bounds(&d, precision, &bound);
+    record->max_abs = fmax(record->max_abs, d.max_abs);
+    record->max_rel = fmax(record->max_rel, d.max_rel);
+    record->cosine = fmin(record->cosine, d.cosine);
+  }
+  if (record->passed) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_VERIFY, "differs from the reference: max_abs %.3g, cosine %.6f", record->max_abs, record->cosine);
+}
+
+static accel_status same_model(const accel_endpoint *ep, const char *device, accel_endpoint **out) {
+  accel_init_params how = {.size = sizeof how, .device = device, .random_weights = ep->checkpoint == NULL, .seed = ep->seed, .architecture = ep->model->architecture};
+  return accel__open(ep->ctx, ep->name, &how, out);
+}
+
+/* One record of an endpoint that is open, against the reference's outputs. */
+static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want, accel__arena *arena, accel_test_record *record) {
+  probe_input in;
+  accel_tensors *got = NULL;
+  make_input(ep->model->vocab_size, &in);
+  ACCEL_TRY(accel__run_padded(ep, &in.list, NULL, 0, &got)); /* warm-up */
+  accel__tensors_free(&got);
+  double begin = now_ms();
+  ACCEL_TRY(accel__run_padded(ep, &in.list, NULL, 0, &got));
+  record->ms = now_ms() - begin;
+  record->device = accel__arena_string(arena, ep->placement.device);
+  record->implementation_type = accel__arena_string(arena, ep->placement.implementation_type);
+  record->input = accel__arena_printf(arena, "input_ids [%d,%d] seed %llu, lengths %d and %d", SEQUENCES, WIDTH, (unsigned long long)random_seed, WIDTH, SHORT_LENGTH);
+  record->output = describe_output(arena, &got->item[0]);
+  record->weights = ep->checkpoint ? "local" : accel__arena_printf(arena, "random, seed %llu, true shape", (unsigned long long)ep->seed);
+  accel_status status = record->output && record->input ? compare_all(got, want, ep->placement.precision, record) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__tensors_free(&got);
+  return status;
+}
+
+static accel_status reference_outputs(accel_endpoint *reference, accel_tensors **out) {
+  probe_input in;
+  make_input(reference->model->vocab_size, &in);
+  return accel__run_padded(reference, &in.list, NULL, 0, out);
+}
+
+/* ---- the grid ---- */
+
+typedef struct grid {
+  accel *ctx;
+  const char *model;
+  accel_test_report *report;
+  accel__arena *arena;
+  const char **keys, **values;
+  accel_test_record *records;
+  bool random;
+  accel_tensors *want; /* the reference's outputs, made at the first combination that needs them */
+} grid;
+
+static void upper(char *text) {
+  for (; *text; text++)
+    if (*text >= 'a' && *text <= 'z') *text = (char)(*text - 'a' + 'A');
+}
+
+static accel_status put(grid *g, char *key, const char *value) {
+  if (!key || !value) return ACCEL_ERROR_OUT_OF_MEMORY;
+  g->keys[g->report->n] = key;
+  g->values[g->report->n++] = value;
+  return ACCEL_OK;
+}
+
+static accel_status need_reference(grid *g) {
+  accel_endpoint *reference;
+  accel_init_params how = {.size = sizeof how, .device = "reference", .random_weights = g->random, .seed = random_seed};
+  if (g->want) return ACCEL_OK;
+  ACCEL_TRY_AS(accel__open(g->ctx, g->model, &how, &reference), "the reference");
+  accel_status status = reference_outputs(reference, &g->want);
+  accel__close(&reference);
+  return status;
+}
+
+/* Loads, runs and compares one combination; the record is kept whatever comes out once it ran. */
+static accel_status run_combination(grid *g, const char *hardware, const char *precision) {
+  accel_endpoint *ep;
+  accel_init_params how = {.size = sizeof how, .device = hardware, .precision = precision, .random_weights = g->random, .seed = random_seed};
+  ACCEL_TRY(accel__open(g->ctx, g->model, &how, &ep));
+  accel_test_record *record = &g->records[g->report->n_records];
+  char *platform = accel__arena_printf(g->arena, "%s (%s)", hardware, precision);
+  if (platform) upper(strchr(platform, '('));
+  *record = (accel_test_record){.platform = platform, .hardware = accel__arena_string(g->arena, hardware), .precision = accel__arena_string(g->arena, precision)};
+  accel_status status = need_reference(g);
+  if (status == ACCEL_OK) status = test_endpoint(ep, g->want, g->arena, record);
+  if (record->output) g->report->n_records++;
+  accel__close(&ep);
+  return status;
+}
+
+static const char *word_for(grid *g, accel_status status) {
+  return status == ACCEL_OK ? "Success" : accel__arena_printf(g->arena, "Error: %s", accel__message());
+}
+
+static bool hardware_available(accel *ctx, const char *name) {
+  accel__hardware *hardware;
+  accel__choice choice = {0};
+  bool found = accel__context_hardware(ctx, &hardware) == ACCEL_OK && accel__hardware_choose(hardware, name, &choice) == ACCEL_OK;
+  accel__choice_free(&choice);
+  return found;
+}
+
+/* All precisions on one hardware; its own key sums them up: the first success, else the first error. */
+static accel_status test_hardware(grid *g, const char *hardware, const char *const *precisions, uint32_t n) {
+  accel__registry *registry;
+  bool available = hardware_available(g->ctx, hardware);
+  const char *sum = "Hardware not available";
+  uint32_t place = g->report->n;
+  ACCEL_TRY(accel__context_registry(g->ctx, &registry));
+  ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_test", hardware), sum));
+  for (uint32_t i = 0; i < n; i++) {
+    const char *value = "Hardware not available";
+    int listed = 0;
+    if (available) {
+      accel_status status = accel__registry_precision_supported(registry, g->model, hardware, precisions[i], &listed);
+      if (status != ACCEL_OK && status != ACCEL_ERROR_UNKNOWN_MODEL) return status;
+      value = listed ? word_for(g, run_combination(g, hardware, precisions[i])) : "Precision not supported";
+      if (!value) return ACCEL_ERROR_OUT_OF_MEMORY;
+      if (!i || (listed && strcmp(sum, "Success"))) sum = value;
+    }
+    ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_%s_test", hardware, precisions[i]), value));
+    accel__report_progress(g->ctx, "testing", g->report->n, 0);
+    ACCEL_TRY(accel__check_cancelled(g->ctx));
+  }
+  g->values[place] = sum;
+  return ACCEL_OK;
+}
+
+static accel_status new_grid(grid *g, uint32_t combinations) {
+  g->arena = accel__task_arena(g->report);
+  g->keys = accel__arena_array(g->arena, combinations, sizeof *g->keys);
+  g->values = accel__arena_array(g->arena, combinations, sizeof *g->values);
+  g->records = accel__arena_array(g->arena, combinations, sizeof *g->records);
+  g->report->key = g->keys;
+  g->report->value = g->values;
+  g->report->record = g->records;
+  return g->keys && g->values && g->records ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+/* Canonical names, so that keys read "amd_fp16_test" whatever alias was given; unknown ones are refused. */
+static accel_status canonical(const char *(*name_of)(const char *), const char *what, const char *const *given, uint32_t n, accel__arena *arena, const char ***out) {
+  *out = accel__arena_array(arena, n, sizeof **out);
+  if (!*out) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++) {
+    (*out)[i] = name_of(given[i]);
+    if (!(*out)[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown %s '%s'", what, given[i]);
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware, const char *const *precisions,
+                                    uint32_t n_precisions, accel_test_report **out) {
+  static const char *const all_hardware[] = {"cpu", "cuda", "amd", "openvino", "apple"}, *const all_precisions[] = {"fp32", "fp16", "bf16", "int8", "int4"};
+  if (!hardware) hardware = all_hardware, n_hardware = 5;
+  if (!precisions) precisions = all_precisions, n_precisions = 5;
+  grid g = {.ctx = ctx, .model = model, .report = accel__task_result(sizeof(accel_test_report))};
+  const char **names, **kinds;
+  char *directory;
+  accel_status status = ACCEL_OK;
+  if (!g.report) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_GOTO(new_grid(&g, n_hardware * (n_precisions + 1)));
+  ACCEL_GOTO(canonical(accel__registry_hardware_name, "hardware", hardware, n_hardware, g.arena, &names));
+  ACCEL_GOTO(canonical(accel__registry_precision_name, "precision", precisions, n_precisions, g.arena, &kinds));
+  g.random = accel__find_model(model, g.arena, &directory) != ACCEL_OK;
+  for (uint32_t i = 0; i < n_hardware; i++) ACCEL_GOTO(test_hardware(&g, names[i], kinds, n_precisions));
+  *out = g.report;
+  g.report = NULL;
+done:
+  accel__tensors_free(&g.want);
+  accel__task_free(g.report);
+  return status;
+}
+
+accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out) {
+  grid g = {.ctx = ep->ctx, .model = ep->name, .report = accel__task_result(sizeof(accel_test_report))};
+  accel_endpoint *reference = NULL;
+  accel_status status = ACCEL_OK;
+  if (!g.report) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_GOTO(new_grid(&g, 1));
+  ACCEL_GOTO(same_model(ep, "reference", &reference));
+  ACCEL_GOTO(reference_outputs(reference, &g.want));
+  const char *hardware = accel__registry_hardware_name(ep->plugin->name);
+  if (!hardware) hardware = ep->plugin->name;
+  accel_test_record *record = &g.records[0];
+  *record = (accel_test_record){.platform = ep->placement.label, .hardware = hardware, .precision = ep->placement.precision};
+  status = test_endpoint(ep, g.want, g.arena, record);
+  if (record->output) g.report->n_records = 1;
+  const char *word = word_for(&g, status);
+  status = put(&g, accel__arena_printf(g.arena, "%s_%s_test", hardware, ep->placement.precision), word);
+  if (status == ACCEL_OK) *out = g.report, g.report = NULL;
+done:
+  if (reference) accel__close(&reference);
+  accel__tensors_free(&g.want);
+  accel__task_free(g.report);
+  return status;
+}
