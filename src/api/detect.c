@@ -4,6 +4,7 @@
 
 #include "api/check.h"
 #include "dispatch/context.h"
+#include "tasks/matrix.h"
 #include "weights/weights.h"
 
 accel_status accel_detect(accel *ctx, int refresh, accel_devices **out) {
@@ -37,4 +38,11 @@ accel_status accel_find_model(accel *ctx, const char *model, char **directory) {
   if (status == ACCEL_OK && !(*directory = strdup(found))) status = accel__no_memory(strlen(found));
   accel__arena_free(&arena);
   return status;
+}
+
+accel_status accel_matrix_json(accel *ctx, const char *model, char **json) {
+  API_BEGIN();
+  API_OUT(json);
+  API_NEED(ctx);
+  return accel__matrix_json(ctx, model, json);
 }

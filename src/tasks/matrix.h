@@ -1,0 +1,11 @@
+/* matrix.h - the support table: listed (registry), capable (plugins' `supports`), kept apart. */
+#ifndef ACCEL_TASKS_MATRIX_H
+#define ACCEL_TASKS_MATRIX_H
+
+#include "dispatch/context.h"
+
+/* model NULL: every model of the registry.  {"schema":"accel.matrix/1","models":[{"model","listed":{hardware:{precision:bool}},
+ * "capable":{device:{precision:{"answer":"native|emulated|no","why"}}} or "capable":null,"why":...}]}; malloc'd. */
+accel_status accel__matrix_json(accel *ctx, const char *model, char **json);
+
+#endif
