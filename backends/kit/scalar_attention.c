@@ -231,10 +231,11 @@ int32_t kit_scalar_ATTENTION(const kit_launch *l, accel_plugin_error *error) {
 
 /* ---- rope ---- */
 
-/* Angle of frequency i at row t: M-RoPE takes the position from the row of `pos` whose section i falls in. */
+/* Angle of frequency i at row t, rounded to float where transformers rounds.  M-RoPE takes the position from the row of `pos` whose section
+ * i falls in. */
 static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
   const kit_tensor *pos = &l->in[1], *inv = &l->in[2];
-  double frequency = kit_has(inv) ? (double)kit_f32(inv)[i] : pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
+  float frequency = kit_has(inv) ? kit_f32(inv)[i] : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
   int64_t row = 0;
   if (pos->rank == 2) {
     const int64_t *section;
@@ -244,7 +245,7 @@ static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
     row = row < pos->dim[0] ? row : pos->dim[0] - 1;
   }
   int64_t at = row * pos->dim[pos->rank - 1] + t;
-  return (pos->dtype == ACCEL_PLUGIN_I32 ? (double)kit_i32(pos)[at] : (double)kit_f32(pos)[at]) * frequency;
+  return (pos->dtype == ACCEL_PLUGIN_I32 ? (float)kit_i32(pos)[at] : kit_f32(pos)[at]) * frequency;
 }
 
 int32_t kit_scalar_ROPE(const kit_launch *l, accel_plugin_error *error) {
