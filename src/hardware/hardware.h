@@ -70,7 +70,7 @@ typedef struct accel__choice {
  *   cpu, rocm, ...   the devices of a plugin, best first (discrete, integrated, other, software)
  *   rocm:N, rocm:ID, vulkan:NAME   one device by number, id (PCI address or UUID) or part of its name
  *   pci:ADDRESS      every route to the card at that address; "0000:" may be left off
- * Aliases: amd = rocm = hip, nvidia = cuda, mps = apple, qnn = qualcomm ...
+ * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd = rocm = hip, nvidia = cuda ...
  * ACCEL_OK: choice.n >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy names
  * devices that can ("rocm:0").  ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.  On failure reasons are filled, too. */
 accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted, accel__choice *out);
@@ -91,8 +91,5 @@ accel_status accel__hardware_detect(accel__hardware *hardware, bool refresh, acc
 void accel__devices_free(accel_devices **devices); /* is accel_devices_free */
 /* {"schema":"accel.detect/1",...}: the capability dictionary, docs/detect.md.  malloc'd. */
 accel_status accel__detect_json(accel__hardware *hardware, bool refresh, char **json);
-
-/* The registry's name of hardware by any alias and letter case: "rocm", "HIP" -> "amd"; "mps" -> "apple".  NULL: unknown. */
-const char *accel__hardware_name(const char *alias);
 
 #endif
