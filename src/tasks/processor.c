@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to stay near the cache. */
-enum { TOKEN_BUDGET = 2048 };
+/* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to stay near the cache; fewer when the outputs are
+ * wide (logits over a vocabulary). */
+enum { TOKEN_BUDGET = 2048, MAX_OUTPUT_ELEMENTS = 16 << 20 };
 
 /* ---- making it ---- */
 
@@ -132,11 +133,23 @@ static int longer_first(const void *a, const void *b) {
 }
 
 /* How many of the sorted pieces from `first` on go into the next run. */
-static uint32_t next_run(const sized *order, uint32_t first, uint32_t n, uint32_t batch_size) {
+static uint32_t next_run(const sized *order, uint32_t first, uint32_t n, uint32_t batch_size, uint64_t budget) {
   uint64_t tokens = 0;
   uint32_t k = 0;
-  while (first + k < n && (batch_size ? k < batch_size : k == 0 || tokens + order[first + k].n <= TOKEN_BUDGET)) tokens += order[first + k++].n;
+  while (first + k < n && (batch_size ? k < batch_size : k == 0 || tokens + order[first + k].n <= budget)) tokens += order[first + k++].n;
   return k;
+}
+
+static uint64_t token_budget(const accel_endpoint *ep, uint32_t entry, const uint32_t *outputs, uint32_t n_outputs) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  uint64_t columns = 1;
+  for (uint32_t k = 0; k < n_outputs; k++) {
+    const accel_plugin_tensor *t = &p->tensor[p->entry[entry].out[outputs[k]]];
+    const accel_plugin_dim *last = t->rank ? &p->dim[t->dim[t->rank - 1]] : NULL;
+    if (last && last->op == ACCEL_PLUGIN_DIM_CONST && (uint64_t)last->c > columns) columns = (uint64_t)last->c;
+  }
+  uint64_t budget = MAX_OUTPUT_ELEMENTS / columns;
+  return budget < 1 ? 1 : budget < TOKEN_BUDGET ? budget : TOKEN_BUDGET;
 }
 
 static int input_index(const accel_endpoint *ep, const char *name) {
@@ -186,8 +199,8 @@ static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t 
 accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint32_t *outputs, uint32_t n_outputs, const accel__piece *pieces,
                                uint32_t n, const char *what, accel__piece_fn fn, void *user) {
   accel_status status = ACCEL_OK;
-  uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0;
-  uint64_t longest = 0, room;
+  uint32_t batch_size = accel__processor_for(ep)->batch_size, done = 0, index = (uint32_t)accel__endpoint_entry(ep, entry);
+  uint64_t longest = 0, room, budget = token_budget(ep, index, outputs, n_outputs);
   sized *order = malloc(((size_t)n + 1) * sizeof *order);
   run_buffers to = {0};
   if (!order) return accel__no_memory(n * sizeof *order);
@@ -196,18 +209,18 @@ accel_status accel__run_pieces(accel_endpoint *ep, const char *entry, const uint
     if (pieces[i].n > longest) longest = pieces[i].n;
   }
   qsort(order, n, sizeof *order, longer_first);
-  uint32_t most = batch_size ? batch_size : TOKEN_BUDGET;
+  uint64_t most = batch_size ? batch_size : budget;
   if (most > n) most = n;
-  room = batch_size ? longest * most : longest > TOKEN_BUDGET ? longest : TOKEN_BUDGET;
-  to.lengths = malloc(((size_t)most + 1) * sizeof *to.lengths);
+  room = batch_size ? longest * most : longest > budget ? longest : budget;
+  to.lengths = malloc((most + 1) * sizeof *to.lengths);
   to.ids = malloc((room + 1) * sizeof *to.ids);
   to.types = malloc((room + 1) * sizeof *to.types);
   if (!to.lengths || !to.ids || !to.types) ACCEL_GOTO(accel__no_memory(room * sizeof *to.ids * 2));
   while (done < n) {
     accel__batch batch;
-    uint32_t k = next_run(order, done, n, batch_size);
+    uint32_t k = next_run(order, done, n, batch_size, budget);
     pack(ep, pieces, order + done, k, &to, &batch);
-    ACCEL_GOTO(run_once(ep, (uint32_t)accel__endpoint_entry(ep, entry), outputs, n_outputs, &batch, order + done, fn, user));
+    ACCEL_GOTO(run_once(ep, index, outputs, n_outputs, &batch, order + done, fn, user));
     done += k;
     accel__report_progress(ep->ctx, what, done, n);
   }
