@@ -40,7 +40,8 @@ static int32_t apply_i32(int64_t kind, int32_t a, int32_t b) {
     case ACCEL_PLUGIN_BINARY_MAX: return a > b ? a : b;
   }
   uint32_t power = 1;
-  for (int32_t i = 0; i < b; i++) power *= ua; /* negative exponents give 1 */
+  for (int32_t e = b < 0 ? 0 : b; e; e >>= 1, ua *= ua) /* negative exponents give 1 */
+    if (e & 1) power *= ua;
   return (int32_t)power;
 }
 
