@@ -19,6 +19,7 @@ enum { MAX_PARTS = 4, MAX_LISTED = 20, CHUNK = 16384 /* elements converted at a 
 typedef struct slot {
   uint64_t elements, bytes;
   const accel__tensor_info *part[MAX_PARTS];
+  accel__tensor_info slice; /* behind part[0] when the weight is some rows of it */
   uint32_t n_parts, users;
   const void *data; /* valid while users > 0 */
   void *buffer;     /* behind data when it is ours */
@@ -92,6 +93,26 @@ static void check_shape(const accel__source_weight *w, const slot *s, complaints
   }
 }
 
+/* Narrows part 0 to the weight's rows; false with a complaint when it has others. */
+static bool take_rows(const accel__source_weight *w, slot *s, complaints *c) {
+  const accel__tensor_info *t = s->part[0];
+  char found[120];
+  if (t->rank == 0 || w->rank == 0 || t->dim[0] != w->stored_rows || w->first_row < 0 || w->dim[0] > w->stored_rows ||
+      w->first_row > w->stored_rows - w->dim[0]) {
+    shape_text(found, sizeof found, t->rank, t->dim);
+    complain(c, "'%.160s' is [%s], the model needs %" PRId64 " rows", t->name, found, w->stored_rows);
+    return false;
+  }
+  uint64_t per_row = row_elements(t->rank, t->dim), skip = (uint64_t)w->first_row * per_row, bits = accel__dtype_bits(t->dtype);
+  s->slice = *t;
+  s->slice.dim[0] = w->dim[0];
+  s->slice.elements = (uint64_t)w->dim[0] * per_row;
+  s->slice.bytes = s->slice.elements * bits / 8;
+  s->slice.data = (const unsigned char *)t->data + skip * bits / 8;
+  s->part[0] = &s->slice;
+  return true;
+}
+
 static accel_status find_parts(const accel__source *source, const accel__source_weight *w, slot *s, complaints *c) {
   bool all = true;
   s->n_parts = w->n_parts ? w->n_parts : 1;
@@ -108,6 +129,7 @@ static accel_status find_parts(const accel__source *source, const accel__source_
       return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "use the unquantised checkpoint the model was made from");
     }
   }
+  if (all && w->stored_rows > 0 && s->n_parts == 1) all = take_rows(w, s, c);
   if (all && !w->derive) check_shape(w, s, c);
   return ACCEL_OK;
 }

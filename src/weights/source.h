@@ -22,6 +22,8 @@ typedef struct accel__source_weight {
   uint32_t n_parts; /* 0: one part called `name` */
   accel__derive_fn derive;
   const void *derive_user;
+  int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part, whose dim 0 is
+                                     stored_rows (q, k or v of a fused Wqkv) */
 } accel__source_weight;
 
 typedef struct accel__source accel__source;
