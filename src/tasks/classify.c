@@ -65,10 +65,11 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   accel_status status = ACCEL_OK;
   accel_classifications *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
-  accel__piece *pieces = calloc((size_t)n + 1, sizeof *pieces);
+  accel__arena scratch = {0};
+  accel__piece_list pieces;
   classify_job job = {.ep = ep, .top_k = params->top_k};
   uint32_t output;
-  if (!result || !enc || !pieces) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "text-classification"));
   ACCEL_GOTO(choose_function(ep, params->function, &job.function));
   job.arena = accel__task_arena(result);
@@ -77,12 +78,12 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   if (!job.count || !job.score) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
   ACCEL_GOTO(accel__encode_texts(ep, texts, pairs, n, &how, enc));
-  for (uint32_t i = 0; i < n; i++) pieces[i] = (accel__piece){.ids = enc[i].ids, .type_ids = enc[i].type_ids, .n = (uint32_t)enc[i].n};
+  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces, n, "classifying", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "classifying", take_logits, &job));
   *result = (accel_classifications){.n = n, .count = job.count, .score = job.score};
 done:
-  free(pieces);
+  accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;
   *out = result;

@@ -110,8 +110,8 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
   return ACCEL_OK;
 }
 
-/* Sizes the result for the pieces and fills the pieces in. */
-static accel_status lay_out(accel_endpoint *ep, const embed_plan *plan, const accel__encoding *enc, uint32_t n, accel__piece *pieces, accel_embeddings *result,
+/* Sizes the result for the texts. */
+static accel_status lay_out(accel_endpoint *ep, const embed_plan *plan, const accel__encoding *enc, uint32_t n, accel_embeddings *result,
                             float **data) {
   uint64_t *start = accel__arena_array(accel__task_arena(result), (size_t)n + 1, sizeof *start);
   const accel_plugin_program *p = accel__program_view(ep->model->program);
@@ -122,7 +122,6 @@ static accel_status lay_out(accel_endpoint *ep, const embed_plan *plan, const ac
     result->dim = (uint32_t)p->dim[out->dim[1]].c;
   }
   for (uint32_t i = 0; i < n; i++) {
-    pieces[i] = (accel__piece){.ids = enc[i].ids, .type_ids = enc[i].type_ids, .n = (uint32_t)enc[i].n};
     if (!enc[i].n) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u gives no tokens", i);
     start[i + 1] = start[i] + (plan->per_token ? enc[i].n : 1);
     result->tokens += enc[i].n;
@@ -151,8 +150,8 @@ accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t
   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
   accel_embeddings *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
-  accel__piece *pieces = accel__arena_array(&scratch, n, sizeof *pieces);
-  if (!result || !enc || !pieces) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  accel__piece_list pieces;
+  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "feature-extraction"));
   ACCEL_GOTO(make_plan(ep, params, &plan));
   ACCEL_GOTO(choose_prompt(ep, params, &prompt));
@@ -161,8 +160,9 @@ accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t
   how.truncate_left = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer)->truncate_left;
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   embed_job job = {.plan = &plan, .result = result};
-  ACCEL_GOTO(lay_out(ep, &plan, enc, n, pieces, result, &job.data));
-  ACCEL_GOTO(run_embed(ep, &plan, pieces, n, &job));
+  ACCEL_GOTO(lay_out(ep, &plan, enc, n, result, &job.data));
+  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
+  ACCEL_GOTO(run_embed(ep, &plan, pieces.piece, n, &job));
 done:
   accel__encodings_free(enc, n);
   accel__arena_free(&scratch);

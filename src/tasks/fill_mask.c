@@ -147,10 +147,11 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   accel_status status = ACCEL_OK;
   accel_fills *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
-  accel__piece *pieces = calloc((size_t)n + 1, sizeof *pieces);
+  accel__arena scratch = {0};
+  accel__piece_list pieces;
   fill_job job = {.ep = ep, .enc = enc, .top_k = params->top_k ? params->top_k : 5};
   uint32_t output;
-  if (!result || !enc || !pieces) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "fill-mask"));
   job.arena = accel__task_arena(result);
   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
@@ -163,12 +164,12 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   job.count = accel__arena_array(job.arena, job.n, sizeof *job.count);
   job.fill = accel__arena_array(job.arena, job.n, sizeof *job.fill);
   if (!job.text || !job.count || !job.fill) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-  for (uint32_t i = 0; i < n; i++) pieces[i] = (accel__piece){.ids = enc[i].ids, .type_ids = enc[i].type_ids, .n = (uint32_t)enc[i].n};
+  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces, n, "filling", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, pieces.n, "filling", take_logits, &job));
   *result = (accel_fills){.n = job.n, .text = job.text, .count = job.count, .fill = job.fill};
 done:
-  free(pieces);
+  accel__arena_free(&scratch);
   accel__encodings_free(enc, n);
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;
   *out = result;

@@ -120,6 +120,22 @@ void accel__encodings_free(accel__encoding *encodings, uint32_t n) {
   free(encodings);
 }
 
+accel_status accel__list_pieces(const accel__encoding *enc, uint32_t n, bool all, accel__arena *arena, accel__piece_list *out) {
+  size_t total = 0, at = 0;
+  for (uint32_t i = 0; i < n; i++) total += all ? enc[i].pieces : 1;
+  *out = (accel__piece_list){.n = (uint32_t)total, .piece = accel__arena_array(arena, total, sizeof *out->piece),
+                             .text = accel__arena_array(arena, total, sizeof *out->text), .number = accel__arena_array(arena, total, sizeof *out->number)};
+  if (!out->piece || !out->text || !out->number) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++)
+    for (uint32_t p = 0; p < (all ? enc[i].pieces : 1); p++, at++) {
+      size_t start = enc[i].start[p];
+      out->piece[at] = (accel__piece){.ids = enc[i].ids + start, .type_ids = enc[i].type_ids + start, .n = (uint32_t)(enc[i].start[p + 1] - start)};
+      out->text[at] = i;
+      out->number[at] = p;
+    }
+  return ACCEL_OK;
+}
+
 /* ---- running ---- */
 
 typedef struct sized {

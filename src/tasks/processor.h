@@ -35,6 +35,14 @@ typedef struct accel__piece {
   const int32_t *ids, *type_ids;
   uint32_t n;
 } accel__piece;
+/* Pieces of many texts, and where each comes from. */
+typedef struct accel__piece_list {
+  uint32_t n;
+  accel__piece *piece;
+  uint32_t *text, *number; /* piece i is piece number[i] of encoding text[i] */
+} accel__piece_list;
+/* all: every piece of each encoding (windows of a long text); else only the first.  Arena memory; ids stay in the encodings. */
+accel_status accel__list_pieces(const accel__encoding *enc, uint32_t n, bool all, accel__arena *arena, accel__piece_list *out);
 /* What became of piece `index`: its rows in results[k] begin at row `row` of a ragged output, or are row `item` of a per-item one. */
 typedef struct accel__piece_result {
   uint32_t index, item, tokens;

@@ -27,7 +27,7 @@ typedef struct tag_job {
   const accel_strings *ignore;
   const char *const *texts;
   const accel__encoding *enc;
-  const uint32_t *piece_text, *piece_number; /* [pieces] */
+  accel__piece_list pieces;
   candidate **found; /* [texts] growing lists */
   uint32_t *count;
 } tag_job;
@@ -172,7 +172,7 @@ static accel_status keep(tag_job *job, uint32_t text, const candidate *list, uin
 
 static accel_status take_logits(void *user, const accel__piece_result *r) {
   tag_job *job = user;
-  uint32_t labels = (uint32_t)job->ep->model->num_labels, text = job->piece_text[r->index], n = 0;
+  uint32_t labels = (uint32_t)job->ep->model->num_labels, text = job->pieces.text[r->index], n = 0;
   const float *logits = (const float *)r->results[0].data + r->row * labels; /* [tokens, labels] */
   float *score = malloc(((size_t)r->tokens * labels + 1) * sizeof *score);
   candidate *list = malloc((r->tokens + 1) * sizeof *list);
@@ -180,7 +180,7 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
   if (status == ACCEL_OK) {
     for (uint32_t t = 0; t < r->tokens; t++) accel__softmax(logits + (size_t)t * labels, labels, score + (size_t)t * labels);
     const accel__encoding *enc = &job->enc[text];
-    piece_view v = {.enc = enc, .base = enc->start[job->piece_number[r->index]], .n = r->tokens, .labels = labels, .score = score, .text = job->texts[text]};
+    piece_view v = {.enc = enc, .base = enc->start[job->pieces.number[r->index]], .n = r->tokens, .labels = labels, .score = score, .text = job->texts[text]};
     status = gather(job, &v, list, &n);
     if (status == ACCEL_OK && job->how != NONE) status = group(job, &v, list, &n);
     if (status == ACCEL_OK) status = keep(job, text, list, n);
@@ -246,34 +246,13 @@ static accel_status read_params(const accel_tokens_params *params, tag_job *job)
   return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown aggregation '%s'; known: none simple first average max", name);
 }
 
-/* All pieces of all texts, or only the first of each when no stride was asked for (then longer texts are cut, as the pipeline does). */
-static accel_status list_pieces(const accel__encoding *enc, uint32_t n, bool all, accel__arena *arena, accel__piece **out, tag_job *job, uint32_t *count) {
-  size_t total = 0, at = 0;
-  for (uint32_t i = 0; i < n; i++) total += all ? enc[i].pieces : 1;
-  accel__piece *pieces = accel__arena_array(arena, total, sizeof *pieces);
-  uint32_t *text = accel__arena_array(arena, total, sizeof *text), *number = accel__arena_array(arena, total, sizeof *number);
-  if (!pieces || !text || !number) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n; i++)
-    for (uint32_t p = 0; p < (all ? enc[i].pieces : 1); p++, at++) {
-      pieces[at] = (accel__piece){.ids = enc[i].ids + enc[i].start[p], .type_ids = enc[i].type_ids + enc[i].start[p], .n = (uint32_t)(enc[i].start[p + 1] - enc[i].start[p])};
-      text[at] = i;
-      number[at] = p;
-    }
-  job->piece_text = text;
-  job->piece_number = number;
-  *out = pieces;
-  *count = (uint32_t)total;
-  return ACCEL_OK;
-}
-
 accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_tokens_params *params, accel_token_entities **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_token_entities *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
   tag_job job = {.ep = ep, .texts = texts, .enc = enc};
-  accel__piece *pieces;
-  uint32_t output, n_pieces;
+  uint32_t output;
   job.found = calloc((size_t)n + 1, sizeof *job.found);
   job.count = accel__arena_array(&scratch, n, sizeof *job.count);
   if (!result || !enc || !job.found || !job.count) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
@@ -285,9 +264,10 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = accel__processor_for(ep)->max_length, .stride = params->stride};
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
-  ACCEL_GOTO(list_pieces(enc, n, params->stride > 0, &scratch, &pieces, &job, &n_pieces));
+  /* without a stride longer texts are cut, as the pipeline does */
+  ACCEL_GOTO(accel__list_pieces(enc, n, params->stride > 0, &scratch, &job.pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
-  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces, n_pieces, "tagging", take_logits, &job));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, job.pieces.piece, job.pieces.n, "tagging", take_logits, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
 done:
   for (uint32_t i = 0; job.found && i < n; i++) free(job.found[i]);
