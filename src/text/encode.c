@@ -1,0 +1,340 @@
+/* encode.c - one text or pair from bytes to an accel__encoding: the steps in order, truncation, post-processor. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/internal.h"
+
+/* ---- text to tokens ------------------------------------------------------------------------------------------------------- */
+
+/* One segment between added tokens, already in s->chars: normalized added tokens, pre-tokenizer, model. */
+static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_special, int32_t given_word, int32_t *word,
+                                     accel__encode_scratch *s, accel__tokens *out) {
+  s->splits.n = 0;
+  ACCEL_TRY(accel__added_split(t, &t->normalized_trie, ignore_special, s->chars.at, s->chars.n, 0, &s->splits));
+  ACCEL_TRY(accel__pre_tokenize(t->pre_tokenizer, t->pre_tokenizers, s));
+  for (size_t i = 0; i < s->splits.n; ++i) {
+    const accel__split *split = &s->splits.at[i];
+    const accel__char *chars = s->chars.at + split->first;
+    int32_t number = given_word >= 0 ? given_word : (*word)++;
+    if (split->id < 0) ACCEL_TRY(accel__model_tokenize(t, chars, split->n, number, s, out));
+    else ACCEL_TRY(accel__tokens_push_added(t, out, split->id, chars, split->n, number, s));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special, int32_t given_word,
+                                  accel__encode_scratch *s, accel__tokens *out) {
+  int32_t word = 0;
+  ACCEL_TRY(accel__chars_decode(&s->raw, text, n));
+  s->segments.n = 0;
+  ACCEL_TRY(accel__added_split(t, &t->raw_trie, ignore_special, s->raw.at, s->raw.n, 0, &s->segments));
+  for (size_t i = 0; i < s->segments.n; ++i) {
+    const accel__split segment = s->segments.at[i];
+    const accel__char *chars = s->raw.at + segment.first;
+    if (segment.id >= 0) {
+      int32_t number = given_word >= 0 ? given_word : word++;
+      ACCEL_TRY(accel__tokens_push_added(t, out, segment.id, chars, segment.n, number, s));
+      continue;
+    }
+    ACCEL_TRY(accel__grow(&s->chars.at, &s->chars.capacity, segment.n, sizeof *chars));
+    memcpy(s->chars.at, chars, segment.n * sizeof *chars);
+    s->chars.n = segment.n;
+    ACCEL_TRY(accel__normalize(t->normalizer, t->normalizers, s));
+    ACCEL_TRY(tokenize_segment(t, ignore_special, given_word, &word, s, out));
+  }
+  return ACCEL_OK;
+}
+
+/* Byte offsets to code points.  Tokens come in reading order, so a cursor does; it starts over when one does not. */
+typedef struct cursor {
+  const char *text;
+  size_t n, byte, chars;
+} cursor;
+
+static uint32_t chars_before(cursor *c, uint32_t byte) {
+  if (byte < c->byte) c->byte = c->chars = 0;
+  while (c->byte < byte && c->byte < c->n) {
+    uint32_t code_point;
+    if ((uint8_t)c->text[c->byte] < 0x80) c->byte++;
+    else c->byte += accel__utf8_decode(c->text + c->byte, c->n - c->byte, &code_point);
+    c->chars++;
+  }
+  return (uint32_t)c->chars;
+}
+
+static void count_chars(const char *text, size_t n, accel__tokens *tokens, size_t from) {
+  cursor start = {text, n, 0, 0}, end = {text, n, 0, 0};
+  for (size_t i = from; i < tokens->n; ++i) {
+    accel__token *token = &tokens->at[i];
+    token->start_char = chars_before(&start, token->start);
+    token->end_char = chars_before(&end, token->end);
+  }
+}
+
+static accel_status tokenize_one(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special, int32_t word,
+                                 accel__encode_scratch *s, accel__tokens *out) {
+  size_t from = out->n;
+  ACCEL_TRY(tokenize_text(t, text, n, ignore_special, word, s, out));
+  count_chars(text, n, out, from);
+  return ACCEL_OK;
+}
+
+static accel_status tokenize_sequence(const accel__tokenizer *t, const char *text, size_t n, const accel__encode_options *how,
+                                      accel__encode_scratch *s, accel__tokens *out) {
+  out->n = 0;
+  if (n > ACCEL__TEXT_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "a text of %zu bytes is longer than the %d a tokenizer takes", n, ACCEL__TEXT_MAX);
+  if (!how->words) return tokenize_one(t, text, n, how->ignore_special_in_text, -1, s, out);
+  int32_t word = 0;
+  for (size_t at = 0; at < n; ++word) {
+    const char *end = memchr(text + at, 0, n - at);
+    size_t length = end ? (size_t)(end - text) - at : n - at;
+    ACCEL_TRY(tokenize_one(t, text + at, length, how->ignore_special_in_text, word, s, out));
+    at += length + 1;
+  }
+  return ACCEL_OK;
+}
+
+/* ---- truncation ------------------------------------------------------------------------------------------------------------- */
+
+/* Tokens [start, end) of one text: what is kept, then what overflows. */
+typedef struct accel__part {
+  size_t start, end;
+} accel__part;
+typedef struct parts {
+  size_t first, n; /* in s->part */
+} parts;
+
+static accel_status push_part(accel__encode_scratch *s, parts *p, size_t start, size_t end) {
+  size_t at = p->first + p->n;
+  if (at >= s->part_capacity) ACCEL_TRY(accel__grow(&s->part, &s->part_capacity, at + 1, sizeof *s->part));
+  s->part[at] = (accel__part){start, end};
+  p->n++;
+  return ACCEL_OK;
+}
+
+/* Cuts n tokens into parts of `keep`, neighbours sharing `stride`, from the left or from the right. */
+static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size_t keep, size_t stride, bool left) {
+  if (keep >= n) return push_part(s, p, 0, n);
+  if (keep == 0) { /* nothing stays, and all of it overflows in one */
+    ACCEL_TRY(push_part(s, p, 0, 0));
+    return push_part(s, p, 0, n);
+  }
+  if (stride >= keep) {
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "stride is %zu, but only %zu tokens of the text fit beside the special tokens: choose a smaller stride",
+                       stride, keep);
+  }
+  for (size_t at = 0;; at += keep - stride) {
+    size_t left_over = n - at, length = left_over < keep ? left_over : keep;
+    ACCEL_TRY(left ? push_part(s, p, n - at - length, n - at) : push_part(s, p, at, at + length));
+    if (length == left_over) return ACCEL_OK;
+  }
+}
+
+/* How many tokens of each text stay when both together may have `room`. */
+static void share_room(size_t room, size_t *a, size_t *b) {
+  size_t shorter = *a < *b ? *a : *b, longer;
+  longer = shorter > room ? shorter : (shorter > room - shorter ? shorter : room - shorter);
+  if (shorter + longer > room) {
+    shorter = room / 2;
+    longer = shorter + room % 2;
+  }
+  bool swap = *a > *b;
+  *a = swap ? longer : shorter;
+  *b = swap ? shorter : longer;
+}
+
+static accel_status cut_only(size_t *n, size_t over) {
+  if (*n <= over) return accel__fail(ACCEL_ERROR_ARGUMENT, "the text that may be truncated has %zu tokens, but %zu are too many: raise max_length", *n, over);
+  *n -= over;
+  return ACCEL_OK;
+}
+
+static accel_status truncate(const accel__tokenizer *t, const accel__encode_options *how, bool pair, accel__encode_scratch *s, parts out[2]) {
+  size_t n[2] = {s->tokens[0].n, pair ? s->tokens[1].n : 0}, keep[2] = {n[0], n[1]};
+  if (how->truncation != ACCEL__TRUNCATE_NONE) {
+    uint32_t added = how->add_special_tokens ? accel__special_token_count(t, pair) : 0;
+    if (how->max_length < added) {
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "max_length %u leaves no room for the %u special tokens", how->max_length, added);
+    }
+    size_t room = how->max_length - added;
+    if (room == 0) keep[0] = keep[1] = 0;
+    else if (n[0] + n[1] <= room) { /* nothing to do */
+    } else if (how->truncation == ACCEL__TRUNCATE_ONLY_FIRST) ACCEL_TRY(cut_only(&keep[0], n[0] + n[1] - room));
+    else if (how->truncation == ACCEL__TRUNCATE_ONLY_SECOND) ACCEL_TRY(cut_only(&keep[1], n[0] + n[1] - room));
+    else if (pair) share_room(room, &keep[0], &keep[1]);
+    else keep[0] = room;
+  }
+  out[0] = (parts){0, 0};
+  ACCEL_TRY(cut_parts(s, &out[0], n[0], keep[0], how->stride, how->truncate_left));
+  out[1] = (parts){out[0].n, 0};
+  return pair ? cut_parts(s, &out[1], n[1], keep[1], how->stride, how->truncate_left) : ACCEL_OK;
+}
+
+/* ---- post-processor ----------------------------------------------------------------------------------------------------------- */
+
+/* Moves both ends of [start, end) inwards over the spaces of the token's text. */
+static accel__span trimmed(accel__span at, const accel__token *token, bool first, bool prefix_space) {
+  uint32_t lead = token->lead;
+  if (lead > 0) {
+    if ((first || at.start == 0) && prefix_space && lead == 1) lead = 0; /* that space was put there, not read */
+    at.start = at.start + lead < at.end ? at.start + lead : at.end;
+  }
+  if (token->trail > 0 && at.end >= token->trail) at.end = at.end - token->trail > at.start ? at.end - token->trail : at.start;
+  return at;
+}
+
+static void write_token(const accel__tokenizer *t, const accel__token *token, bool first, accel__encoding *out, size_t at) {
+  out->ids[at] = token->id;
+  out->special[at] = 0;
+  out->word_ids[at] = token->word;
+  out->bytes[at] = (accel__span){token->start, token->end};
+  out->chars[at] = (accel__span){token->start_char, token->end_char};
+  for (size_t i = 0; i < t->trims; ++i) {
+    out->bytes[at] = trimmed(out->bytes[at], token, first, t->trim_prefix_space[i]);
+    out->chars[at] = trimmed(out->chars[at], token, first, t->trim_prefix_space[i]);
+  }
+}
+
+/* Parts that one piece of the output is made of: one per sequence of the template. */
+static void write_piece(const accel__tokenizer *t, const accel__template *template, const accel__encode_options *how,
+                        const accel__encode_scratch *s, const parts p[2], const uint32_t *choice, accel__encoding *out, size_t at) {
+  size_t sequence = 0;
+  for (size_t i = 0; i < template->n; ++i) {
+    const accel__template_piece *piece = &template->piece[i];
+    bool special = piece->sequence < 0;
+    if (special && !how->add_special_tokens) continue;
+    uint32_t chosen = special ? 0 : choice[sequence++];
+    const accel__part *part = special ? NULL : &s->part[p[piece->sequence].first + chosen];
+    size_t n = special ? piece->n : part->end - part->start;
+    int32_t type = piece->type_id;
+    /* The package gives overflowing parts the number of their text, whatever the template says; RobertaProcessing knows better. */
+    if (!special && chosen > 0) type = t->roberta && how->add_special_tokens ? 0 : piece->sequence;
+    for (size_t j = 0; j < n; ++j, ++at) {
+      if (special) {
+        out->ids[at] = piece->ids[j];
+        out->special[at] = 1;
+        out->word_ids[at] = -1;
+        out->bytes[at] = out->chars[at] = (accel__span){0, 0};
+      } else {
+        write_token(t, &s->tokens[piece->sequence].at[part->start + j], j == 0, out, at);
+      }
+      out->type_ids[at] = type;
+      out->sequence_ids[at] = (int8_t)piece->sequence;
+    }
+  }
+}
+
+static size_t piece_length(const accel__template *template, bool specials, const accel__encode_scratch *s, const parts p[2],
+                           const uint32_t *choice) {
+  size_t n = 0, sequence = 0;
+  for (size_t i = 0; i < template->n; ++i) {
+    const accel__template_piece *piece = &template->piece[i];
+    if (piece->sequence < 0) {
+      n += specials ? piece->n : 0;
+    } else {
+      const accel__part *part = &s->part[p[piece->sequence].first + choice[sequence++]];
+      n += part->end - part->start;
+    }
+  }
+  return n;
+}
+
+/* Which parts meet in which piece.  Piece 0 has all first parts; the order of the others is that of merging one sequence after the
+ * other: every overflowing piece so far with all parts of the next, then piece 0 with the next's overflowing parts. */
+static accel_status combine(const accel__template *template, const parts p[2], accel__encode_scratch *s, size_t *pieces, size_t *width) {
+  size_t n = 1, w = 0, total = 1;
+  for (size_t i = 0; i < template->n; ++i) w += template->piece[i].sequence >= 0;
+  for (size_t i = 0; i < template->n; ++i) {
+    if (template->piece[i].sequence < 0) continue;
+    total *= p[template->piece[i].sequence].n;
+    if (total > ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "truncation leaves more than %d overflowing pieces: raise max_length", ACCEL__TOKENS_MAX);
+  }
+  /* The new list is written behind the old one and moved down. */
+  ACCEL_TRY(accel__grow(&s->combination, &s->combination_capacity, 2 * total * (w ? w : 1), sizeof *s->combination));
+  uint32_t *list = s->combination, *next = list + total * w;
+  memset(list, 0, w * sizeof *list);
+  for (size_t i = 0, column = 0; i < template->n; ++i) {
+    if (template->piece[i].sequence < 0) continue;
+    size_t q = p[template->piece[i].sequence].n, m = 1;
+    memcpy(next, list, w * sizeof *list);
+    for (size_t from = 1; from <= n; ++from) {
+      const uint32_t *row = list + (from < n ? from : 0) * w; /* piece 0 comes last, without its own first part */
+      for (size_t k = from < n ? 0 : 1; k < q; ++k, ++m) {
+        memcpy(next + m * w, row, w * sizeof *row);
+        next[m * w + column] = (uint32_t)k;
+      }
+    }
+    n = m;
+    memcpy(list, next, n * w * sizeof *list);
+    column++;
+  }
+  *pieces = n;
+  *width = w;
+  return ACCEL_OK;
+}
+
+static accel_status reserve(accel__encoding *out, size_t tokens, size_t pieces) {
+  size_t c[7];
+  for (int i = 0; i < 7; ++i) c[i] = out->capacity;
+  ACCEL_TRY(accel__grow(&out->start, &out->piece_capacity, pieces + 1, sizeof *out->start));
+  if (tokens <= out->capacity && out->ids) return ACCEL_OK;
+  if (tokens == 0) tokens = 1;
+  ACCEL_TRY(accel__grow(&out->ids, &c[0], tokens, sizeof *out->ids));
+  ACCEL_TRY(accel__grow(&out->type_ids, &c[1], tokens, sizeof *out->type_ids));
+  ACCEL_TRY(accel__grow(&out->special, &c[2], tokens, sizeof *out->special));
+  ACCEL_TRY(accel__grow(&out->bytes, &c[3], tokens, sizeof *out->bytes));
+  ACCEL_TRY(accel__grow(&out->chars, &c[4], tokens, sizeof *out->chars));
+  ACCEL_TRY(accel__grow(&out->word_ids, &c[5], tokens, sizeof *out->word_ids));
+  ACCEL_TRY(accel__grow(&out->sequence_ids, &c[6], tokens, sizeof *out->sequence_ids));
+  out->capacity = c[0];
+  return ACCEL_OK;
+}
+
+static accel_status post_process(const accel__tokenizer *t, const accel__encode_options *how, bool pair, const parts p[2], accel__encoding *out) {
+  accel__encode_scratch *s = out->scratch;
+  const accel__template *template = pair ? &t->pair : &t->single;
+  size_t pieces = 0, width = 0, total = 0;
+  ACCEL_TRY(combine(template, p, s, &pieces, &width));
+  for (size_t i = 0; i < pieces; ++i) {
+    total += piece_length(template, how->add_special_tokens, s, p, s->combination + i * width);
+    if (total > INT32_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "the overflowing pieces hold more than %d tokens: raise max_length", INT32_MAX);
+  }
+  ACCEL_TRY(reserve(out, total, pieces));
+  out->start[0] = 0;
+  for (size_t i = 0; i < pieces; ++i) {
+    const uint32_t *choice = s->combination + i * width;
+    write_piece(t, template, how, s, p, choice, out, out->start[i]);
+    out->start[i + 1] = out->start[i] + piece_length(template, how->add_special_tokens, s, p, choice);
+  }
+  out->pieces = pieces;
+  out->n = out->start[1];
+  return ACCEL_OK;
+}
+
+uint32_t accel__special_token_count(const accel__tokenizer *t, bool pair) { return pair ? t->pair.added : t->single.added; }
+
+accel_status accel__encode(const accel__tokenizer *t, const char *text, size_t n, const char *pair, size_t pair_n,
+                           const accel__encode_options *options, accel__encoding *out) {
+  accel__encode_options how = options ? *options : (accel__encode_options){.add_special_tokens = true};
+  out->n = out->pieces = 0;
+  if (!out->scratch) out->scratch = calloc(1, sizeof *out->scratch);
+  if (!out->scratch) return accel__no_memory(sizeof *out->scratch);
+  ACCEL_TRY(tokenize_sequence(t, text, n, &how, out->scratch, &out->scratch->tokens[0]));
+  if (pair) ACCEL_TRY(tokenize_sequence(t, pair, pair_n, &how, out->scratch, &out->scratch->tokens[1]));
+  parts p[2];
+  ACCEL_TRY(truncate(t, &how, pair != NULL, out->scratch, p));
+  return post_process(t, &how, pair != NULL, p, out);
+}
+
+void accel__encoding_free(accel__encoding *e) {
+  if (!e) return;
+  accel__encode_scratch *s = e->scratch;
+  if (s) {
+    void *owned[] = {s->raw.at, s->chars.at, s->other.at, s->segments.at, s->splits.at, s->other_splits.at, s->tokens[0].at, s->tokens[1].at,
+                     s->match, s->change, s->utf8, s->bound, s->hash, s->symbol, s->candidate, s->best, s->part, s->combination, s};
+    for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
+  }
+  void *owned[] = {e->start, e->ids, e->type_ids, e->special, e->bytes, e->chars, e->word_ids, e->sequence_ids};
+  for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
+  *e = (accel__encoding){0};
+}

@@ -1,0 +1,467 @@
+/* load.c - a tokenizer from tokenizer.json or vocab.txt, and what tokenizer_config.json and special_tokens_map.json say of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "text/internal.h"
+
+enum { FILE_MAX = 256 << 20 };
+
+typedef const accel__json_file file_t;
+typedef const accel__json json_t;
+
+static accel_status kept_string(accel__tokenizer *t, const char *text, const char **out) {
+  *out = accel__arena_string(&t->arena, text);
+  return *out ? ACCEL_OK : accel__no_memory(strlen(text));
+}
+
+/* ---- model ------------------------------------------------------------------------------------------------------------------------- */
+
+static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
+  static const char *const names[] = {"WordPiece", "WordLevel", "BPE", "Unigram"};
+  const char *type = NULL;
+  ACCEL_TRY_AS(accel__json_string(file, model, "type", &type), "model");
+  if (!type) { /* files from before there was a type */
+    type = scan->merges ? "BPE" : scan->vocab && *scan->vocab == '[' ? "Unigram" : accel__json_get(model, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (strcmp(type, names[i]) != 0) continue;
+    t->model.kind = (accel__model_kind)i;
+    t->info.model_type = names[i];
+    return ACCEL_OK;
+  }
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.type' is '%s', expected BPE, Unigram, WordLevel or WordPiece", file->name, type);
+}
+
+static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *model) {
+  accel__model *m = &t->model;
+  const char *unk = m->kind == ACCEL__MODEL_WORDPIECE ? "[UNK]" : m->kind == ACCEL__MODEL_WORDLEVEL ? "<unk>" : NULL;
+  const char *prefix = m->kind == ACCEL__MODEL_WORDPIECE ? "##" : "", *suffix = "";
+  int64_t max_chars = 100;
+  double dropout = 0;
+  ACCEL_TRY(accel__json_string(file, model, "unk_token", &unk));
+  ACCEL_TRY(accel__json_string(file, model, "continuing_subword_prefix", &prefix));
+  ACCEL_TRY(accel__json_string(file, model, "end_of_word_suffix", &suffix));
+  ACCEL_TRY(accel__json_int(file, model, "max_input_chars_per_word", 0, INT32_MAX, &max_chars));
+  ACCEL_TRY(accel__json_bool(file, model, "fuse_unk", &m->fuse_unk));
+  ACCEL_TRY(accel__json_bool(file, model, "byte_fallback", &m->byte_fallback));
+  ACCEL_TRY(accel__json_bool(file, model, "ignore_merges", &m->ignore_merges));
+  ACCEL_TRY(accel__json_number(file, model, "dropout", &dropout));
+  if (dropout != 0) {
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.dropout' is %g: ids would be random; set it to null", file->name, dropout);
+  }
+  if (strlen(suffix) > 64) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.end_of_word_suffix' is longer than 64 bytes", file->name);
+  m->max_chars = (size_t)max_chars;
+  m->prefix_n = strlen(prefix);
+  m->suffix_n = strlen(suffix);
+  m->prefix_hash = accel__hash_bytes(ACCEL__HASH_SEED, prefix, m->prefix_n);
+  ACCEL_TRY(kept_string(t, prefix, &m->prefix));
+  ACCEL_TRY(kept_string(t, suffix, &m->suffix));
+  return unk ? kept_string(t, unk, &m->unk_token) : ACCEL_OK;
+}
+
+static void find_byte_tokens(accel__tokenizer *t) {
+  static const char digits[] = "0123456789ABCDEF";
+  for (int i = 0; i < 256; ++i) {
+    const char token[] = {'<', '0', 'x', digits[i >> 4], digits[i & 15], '>'};
+    t->model.byte_id[i] = accel__vocab_id(&t->vocab, token, sizeof token);
+  }
+}
+
+static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *model) {
+  accel__model *m = &t->model;
+  accel__vocab *v = &t->vocab;
+  int64_t unk = -1;
+  double least = 0;
+  ACCEL_TRY(accel__json_int(file, model, "unk_id", 0, (int64_t)t->info.model_vocab_size - 1, &unk));
+  m->unk = (int32_t)unk;
+  for (uint32_t i = 0; i < t->info.model_vocab_size; ++i) least = i == 0 || m->score[i] < least ? m->score[i] : least;
+  m->unk_score = least - 10; /* kUnkPenalty of SentencePiece */
+  accel__trie_string *strings = malloc((v->n ? v->n : 1) * sizeof *strings);
+  if (!strings) return accel__no_memory(v->n * sizeof *strings);
+  for (size_t i = 0; i < v->n; ++i) strings[i] = (accel__trie_string){accel__entry_text(v, &v->entry[i]), v->entry[i].n, v->entry[i].id};
+  accel_status status = accel__trie_build(&m->trie, strings, v->n);
+  free(strings);
+  return status;
+}
+
+static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
+  accel__model *m = &t->model;
+  const char *field = m->kind == ACCEL__MODEL_UNIGRAM ? "an array" : "an object";
+  if (t->vocab.n == 0 && scan->vocab && *scan->vocab == (m->kind == ACCEL__MODEL_UNIGRAM ? '[' : '{')) {
+    ACCEL_TRY(m->kind == ACCEL__MODEL_UNIGRAM ? accel__scan_vocab_array(scan, t->name, &t->vocab, &m->score)
+                                              : accel__scan_vocab_object(scan, t->name, &t->vocab));
+  }
+  if (t->vocab.n == 0) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.vocab' is missing or empty, expected %s", file->name, field);
+  ACCEL_TRY(accel__vocab_finish(&t->vocab));
+  t->info.model_vocab_size = (uint32_t)t->vocab.n;
+  if (m->kind == ACCEL__MODEL_UNIGRAM) t->info.model_vocab_size = (uint32_t)t->vocab.ids; /* equal tokens count twice there */
+  m->unk = m->unk_token ? accel__vocab_id(&t->vocab, m->unk_token, strlen(m->unk_token)) : -1;
+  if (m->byte_fallback) find_byte_tokens(t);
+  if (m->kind == ACCEL__MODEL_UNIGRAM) return build_unigram(t, file, model);
+  if (m->kind != ACCEL__MODEL_BPE) return ACCEL_OK;
+  if (!scan->merges) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' is missing", file->name);
+  return accel__scan_merges(scan, t->name, t);
+}
+
+/* ---- added tokens -------------------------------------------------------------------------------------------------------------------- */
+
+/* Ids are given as the package gives them: the model's where it has the token, else counting on from the vocabulary's size; the
+ * file's own ids say the same wherever they make sense. */
+static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, int32_t *next_id) {
+  accel__added *a = &t->added[t->added_n];
+  const char *content = NULL;
+  *a = (accel__added){.normalized = true};
+  ACCEL_TRY(accel__json_require(file, item, "content"));
+  ACCEL_TRY(accel__json_string(file, item, "content", &content));
+  ACCEL_TRY(accel__json_bool(file, item, "single_word", &a->single_word));
+  ACCEL_TRY(accel__json_bool(file, item, "lstrip", &a->lstrip));
+  ACCEL_TRY(accel__json_bool(file, item, "rstrip", &a->rstrip));
+  ACCEL_TRY(accel__json_bool(file, item, "normalized", &a->normalized));
+  ACCEL_TRY(accel__json_bool(file, item, "special", &a->special));
+  if (*content == 0) return ACCEL_OK;
+  ACCEL_TRY(kept_string(t, content, &a->content));
+  a->content_n = strlen(content);
+  a->id = accel__vocab_id(&t->added_vocab, content, a->content_n);
+  if (a->id < 0) a->id = accel__vocab_id(&t->vocab, content, a->content_n);
+  if (a->id < 0) a->id = (*next_id)++;
+  if (a->id >= ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d", file->name, ACCEL__TOKENS_MAX);
+  t->added_n++;
+  return accel__vocab_add(&t->added_vocab, content, a->content_n, a->id);
+}
+
+static accel_status parse_added(accel__tokenizer *t, file_t *file) {
+  json_t *array = NULL;
+  ACCEL_TRY(accel__json_array(file, file->root, "added_tokens", &array));
+  size_t n = 0;
+  ACCEL_JSON_EACH(item, array) n++;
+  if (n > ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens", file->name, ACCEL__TOKENS_MAX);
+  t->added = accel__arena_array(&t->arena, n, sizeof *t->added);
+  if (!t->added) return accel__no_memory(n * sizeof *t->added);
+  int32_t next_id = (int32_t)t->info.model_vocab_size;
+  ACCEL_JSON_EACH(item, array) ACCEL_TRY_AS(add_token(t, file, item, &next_id), "added_tokens[%zu]", t->added_n);
+  return accel__added_build(t);
+}
+
+/* ---- truncation and padding as tokenizer.json has them --------------------------------------------------------------------------------- */
+
+static accel_status parse_truncation(accel__tokenizer *t, file_t *file, json_t *object) {
+  if (!object) return ACCEL_OK;
+  int64_t length = 512, stride = 0;
+  const char *strategy = "LongestFirst", *direction = "Right";
+  ACCEL_TRY(accel__json_int(file, object, "max_length", 0, INT32_MAX, &length));
+  ACCEL_TRY(accel__json_int(file, object, "stride", 0, INT32_MAX, &stride));
+  ACCEL_TRY(accel__json_string(file, object, "strategy", &strategy));
+  ACCEL_TRY(accel__json_string(file, object, "direction", &direction));
+  t->info.file_truncates = true;
+  t->info.file_max_length = (uint32_t)length;
+  t->info.file_stride = (uint32_t)stride;
+  t->info.truncate_left = strcmp(direction, "Left") == 0;
+  t->info.file_truncation = ACCEL__TRUNCATE_LONGEST_FIRST;
+  if (strcmp(strategy, "OnlyFirst") == 0) t->info.file_truncation = ACCEL__TRUNCATE_ONLY_FIRST;
+  else if (strcmp(strategy, "OnlySecond") == 0) t->info.file_truncation = ACCEL__TRUNCATE_ONLY_SECOND;
+  else if (strcmp(strategy, "LongestFirst") != 0) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'truncation.strategy' is '%s'", file->name, strategy);
+  return ACCEL_OK;
+}
+
+static accel_status parse_padding(accel__tokenizer *t, file_t *file, json_t *object) {
+  if (!object) return ACCEL_OK;
+  int64_t type = 0, multiple = 0, fixed = 0;
+  const char *direction = "Right";
+  json_t *strategy = accel__json_get(object, "strategy");
+  if (cJSON_IsObject(strategy)) ACCEL_TRY(accel__json_int(file, strategy, "Fixed", 0, INT32_MAX, &fixed));
+  ACCEL_TRY(accel__json_int(file, object, "pad_type_id", 0, INT32_MAX, &type));
+  ACCEL_TRY(accel__json_int(file, object, "pad_to_multiple_of", 0, INT32_MAX, &multiple));
+  ACCEL_TRY(accel__json_string(file, object, "direction", &direction));
+  t->info.file_pads = true;
+  t->info.file_pad_length = (uint32_t)fixed;
+  t->info.file_pad_multiple = (uint32_t)multiple;
+  t->info.pad_type_id = (uint32_t)type;
+  t->info.pad_left = strcmp(direction, "Left") == 0;
+  return ACCEL_OK;
+}
+
+/* ---- tokenizer.json ---------------------------------------------------------------------------------------------------------------------- */
+
+static void count_tokens(accel__tokenizer *t) {
+  size_t shared = 0;
+  for (size_t i = 0; i < t->added_vocab.n; ++i) {
+    const accel__entry *e = &t->added_vocab.entry[i];
+    shared += accel__vocab_id(&t->vocab, accel__entry_text(&t->added_vocab, e), e->n) >= 0;
+  }
+  t->info.vocab_size = t->info.model_vocab_size + (uint32_t)(t->added_vocab.n - shared);
+  size_t ids = t->vocab.ids > t->added_ids ? t->vocab.ids : t->added_ids;
+  t->info.max_id = ids ? (uint32_t)ids - 1 : 0;
+}
+
+/* The file without vocabulary and merges is in `file`; both are in `scan`, or the vocabulary is in t->vocab already. */
+static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan) {
+  json_t *root = file->root, *model = accel__json_get(root, "model");
+  const char *version = "1.0";
+  if (!cJSON_IsObject(root) || !cJSON_IsObject(model)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model' must be an object", file->name);
+  ACCEL_TRY(accel__json_string(file, root, "version", &version));
+  if (strcmp(version, "1.0") != 0) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'version' is '%s', expected 1.0", file->name, version);
+  ACCEL_TRY(model_kind(t, file, model, scan));
+  ACCEL_TRY_AS(model_fields(t, file, model), "model");
+  ACCEL_TRY(build_model(t, file, model, scan));
+  ACCEL_TRY(accel__parse_normalizer(t, file, accel__json_get(root, "normalizer")));
+  ACCEL_TRY(accel__parse_pre_tokenizer(t, file, accel__json_get(root, "pre_tokenizer")));
+  ACCEL_TRY(accel__parse_post_processor(t, file, accel__json_get(root, "post_processor")));
+  ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(root, "decoder")));
+  ACCEL_TRY_AS(parse_truncation(t, file, accel__json_get(root, "truncation")), "truncation");
+  ACCEL_TRY_AS(parse_padding(t, file, accel__json_get(root, "padding")), "padding");
+  ACCEL_TRY(parse_added(t, file));
+  count_tokens(t);
+  t->info.continuing_subword_prefix = t->model.prefix;
+  return ACCEL_OK;
+}
+
+static accel_status build_from_json(accel__tokenizer *t, const char *json, size_t n) {
+  accel__scan scan;
+  accel__json_file file = {0};
+  accel_status status = accel__scan_tokenizer(json, n, t->name, &scan);
+  if (status == ACCEL_OK) status = accel__json_parse(scan.rest.data ? scan.rest.data : "", scan.rest.n, t->name, &file);
+  if (status == ACCEL_OK) status = build(t, &file, &scan);
+  accel__json_free(&file);
+  accel__buffer_free(&scan.rest);
+  return status;
+}
+
+/* ---- special tokens by name ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct special {
+  const char *key;
+  int32_t *id;
+  const char *usual[3]; /* tried when no file names one */
+} special;
+
+/* "cls_token": "[CLS]", or {"content": "[CLS]", ...} */
+static void named_special(const accel__tokenizer *t, json_t *object, const char *key, int32_t *id) {
+  json_t *at = accel__json_get(object, key);
+  if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
+  if (!cJSON_IsString(at)) return;
+  int32_t found = accel__token_to_id(t, at->valuestring, strlen(at->valuestring));
+  if (found >= 0) *id = found;
+}
+
+static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
+  accel__tokenizer_info *info = &t->info;
+  const special specials[] = {
+      {"cls_token", &info->cls, {"[CLS]", "<s>"}},  {"sep_token", &info->sep, {"[SEP]", "</s>"}}, {"pad_token", &info->pad, {"[PAD]", "<pad>"}},
+      {"mask_token", &info->mask, {"[MASK]", "<mask>"}}, {"unk_token", &info->unk, {"[UNK]", "<unk>"}},
+      {"bos_token", &info->bos, {"<s>"}},           {"eos_token", &info->eos, {"</s>"}},
+  };
+  for (size_t i = 0; i < sizeof specials / sizeof *specials; ++i) {
+    int32_t *id = specials[i].id;
+    *id = -1;
+    named_special(t, map, specials[i].key, id);
+    named_special(t, config, specials[i].key, id); /* wins */
+    for (int k = 0; !config && !map && *id < 0 && k < 3 && specials[i].usual[k]; ++k) {
+      *id = accel__token_to_id(t, specials[i].usual[k], strlen(specials[i].usual[k]));
+    }
+  }
+  if (info->unk < 0 && t->model.unk >= 0) info->unk = t->model.unk;
+}
+
+static accel_status read_config(accel__tokenizer *t, file_t *config) {
+  double length = 0;
+  const char *padding = NULL, *truncation = NULL;
+  ACCEL_TRY(accel__json_number(config, config->root, "model_max_length", &length));
+  ACCEL_TRY(accel__json_string(config, config->root, "padding_side", &padding));
+  ACCEL_TRY(accel__json_string(config, config->root, "truncation_side", &truncation));
+  ACCEL_TRY(accel__json_bool(config, config->root, "clean_up_tokenization_spaces", &t->info.clean_up));
+  t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
+  if (padding) t->info.pad_left = strcmp(padding, "left") == 0;
+  if (truncation) t->info.truncate_left = strcmp(truncation, "left") == 0;
+  return ACCEL_OK;
+}
+
+static accel_status read_optional(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
+  char *path = accel__path_join(arena, directory, name);
+  if (!path) return accel__no_memory(strlen(directory));
+  return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
+}
+
+/* ---- vocab.txt -------------------------------------------------------------------------------------------------------------------------------- */
+
+static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *map) {
+  const char *at = (const char *)map->data, *end = at + map->n;
+  for (int32_t id = 0; at < end; ++id) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
+    size_t n = (size_t)(stop - at);
+    if (n > 0 && at[n - 1] == '\r') n--;
+    if (id >= ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d lines", map->path, ACCEL__TOKENS_MAX);
+    if (!accel__utf8_valid(at, n)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %d is not UTF-8", map->path, id + 1);
+    ACCEL_TRY(accel__vocab_add(&t->vocab, at, n, id));
+    at = newline ? newline + 1 : end;
+  }
+  return ACCEL_OK;
+}
+
+static void json_text(accel__buffer *b, const char *text) { accel__buffer_json_string(b, text, strlen(text)); }
+
+static const char *special_text(json_t *config, json_t *map, const char *key, const char *usual) {
+  json_t *at = accel__json_get(config, key);
+  if (!at) at = accel__json_get(map, key);
+  if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
+  return cJSON_IsString(at) ? at->valuestring : usual;
+}
+
+/* The tokenizer.json that transformers' BertTokenizer would write for this directory, vocabulary left out. */
+static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t *map, accel__buffer *b) {
+  static const char *const names[][2] = {{"unk_token", "[UNK]"}, {"sep_token", "[SEP]"}, {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
+  bool lower = true, chinese = true, strip = true, has_strip = !accel__json_is_null_or_absent(config->root, "strip_accents");
+  ACCEL_TRY(accel__json_bool(config, config->root, "do_lower_case", &lower));
+  ACCEL_TRY(accel__json_bool(config, config->root, "tokenize_chinese_chars", &chinese));
+  ACCEL_TRY(accel__json_bool(config, config->root, "strip_accents", &strip));
+  accel__buffer_text(b, "{\"added_tokens\":[");
+  const char *text[5];
+  for (int i = 0, n = 0; i < 5; ++i) {
+    text[i] = special_text(config->root, map->root, names[i][0], names[i][1]);
+    if (accel__vocab_id(&t->vocab, text[i], strlen(text[i])) < 0) continue;
+    accel__buffer_text(b, n++ ? ",{\"content\":" : "{\"content\":");
+    json_text(b, text[i]);
+    accel__buffer_text(b, ",\"special\":true,\"normalized\":false}");
+  }
+  int32_t cls = accel__vocab_id(&t->vocab, text[3], strlen(text[3])), sep = accel__vocab_id(&t->vocab, text[1], strlen(text[1]));
+  if (cls < 0 || sep < 0) return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, cls < 0 ? text[3] : text[1], cls < 0 ? "cls_token" : "sep_token");
+  accel__buffer_printf(b, "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,\"strip_accents\":%s,\"lowercase\":%s},",
+                       chinese ? "true" : "false", !has_strip ? "null" : strip ? "true" : "false", lower ? "true" : "false");
+  accel__buffer_printf(b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"\",%d],\"cls\":[\"\",%d]},", sep, cls);
+  accel__buffer_text(b, "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":");
+  json_text(b, text[0]);
+  accel__buffer_text(b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100}}");
+  return accel__buffer_status(b);
+}
+
+static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *config, file_t *special_map) {
+  accel__buffer b = {0};
+  accel__json_file file = {0};
+  const accel__scan none = {0};
+  accel_status status = read_vocab_text(t, map);
+  if (status == ACCEL_OK) status = bert_json(t, config, special_map, &b);
+  if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
+  if (status == ACCEL_OK) status = build(t, &file, &none);
+  accel__json_free(&file);
+  accel__buffer_free(&b);
+  return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------------------------------------------------------------ */
+
+static accel_status create(const char *name, accel__tokenizer **out) {
+  accel__tokenizer *t = calloc(1, sizeof *t);
+  if (!t) return accel__no_memory(sizeof *t);
+  t->name = accel__arena_string(&t->arena, name);
+  if (!t->name) {
+    accel__tokenizer_free(&t);
+    return accel__no_memory(strlen(name));
+  }
+  *out = t;
+  return ACCEL_OK;
+}
+
+accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out) {
+  accel__tokenizer *t = NULL;
+  *out = NULL;
+  ACCEL_TRY(create(name, &t));
+  accel_status status = build_from_json(t, json, n);
+  if (status == ACCEL_OK) find_specials(t, NULL, NULL);
+  if (status != ACCEL_OK) accel__tokenizer_free(&t);
+  *out = t;
+  return status;
+}
+
+static accel_status load_file(accel__tokenizer *t, const char *path, const char *directory) {
+  accel__json_file config = {0}, special_map = {0};
+  accel__mapping map = {0};
+  accel_status status = read_optional(&t->arena, directory, "tokenizer_config.json", &config);
+  if (status == ACCEL_OK) status = read_optional(&t->arena, directory, "special_tokens_map.json", &special_map);
+  if (status == ACCEL_OK) status = accel__file_map(path, &map);
+  if (status == ACCEL_OK && map.n > FILE_MAX) status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  if (status == ACCEL_OK) {
+    status = accel__ends_with(path, ".txt") ? build_from_vocab_text(t, &map, &config, &special_map)
+                                            : build_from_json(t, (const char *)map.data, map.n);
+  }
+  if (status == ACCEL_OK && config.root) status = read_config(t, &config);
+  if (status == ACCEL_OK) find_specials(t, config.root, special_map.root);
+  accel__file_unmap(&map);
+  accel__json_free(&config);
+  accel__json_free(&special_map);
+  return status;
+}
+
+/* The file to read, and the directory whose other files go with it. */
+static accel_status locate(accel__arena *arena, const char *given, char **path, char **directory) {
+  if (!accel__is_directory(given)) {
+    const char *slash = strrchr(given, '/');
+    *path = accel__arena_string(arena, given);
+    *directory = slash ? accel__arena_copy(arena, given, (size_t)(slash - given) + 1) : accel__arena_string(arena, ".");
+    return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
+  }
+  *directory = accel__arena_string(arena, given);
+  *path = accel__path_join(arena, given, "tokenizer.json");
+  if (*path && !accel__file_exists(*path)) *path = accel__path_join(arena, given, "vocab.txt");
+  if (!*path || !*directory) return accel__no_memory(strlen(given));
+  if (accel__file_exists(*path)) return ACCEL_OK;
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json nor vocab.txt is there", given);
+  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
+}
+
+accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out) {
+  accel__tokenizer *t = NULL;
+  char *path = NULL, *directory = NULL;
+  *out = NULL;
+  accel__arena arena = {0};
+  accel_status status = locate(&arena, directory_or_file, &path, &directory);
+  if (status == ACCEL_OK) status = create(path, &t);
+  if (status == ACCEL_OK) status = load_file(t, path, directory);
+  accel__arena_free(&arena);
+  if (status != ACCEL_OK) accel__tokenizer_free(&t);
+  *out = t;
+  return status;
+}
+
+void accel__tokenizer_free(accel__tokenizer **tokenizer) {
+  if (!tokenizer || !*tokenizer) return;
+  accel__tokenizer *t = *tokenizer;
+  accel__vocab_free(&t->vocab);
+  accel__vocab_free(&t->added_vocab);
+  accel__trie_free(&t->raw_trie);
+  accel__trie_free(&t->normalized_trie);
+  accel__trie_free(&t->model.trie);
+  free(t->model.merge);
+  free(t->model.score);
+  accel__arena_free(&t->arena);
+  free(t);
+  *tokenizer = NULL;
+}
+
+const accel__tokenizer_info *accel__tokenizer_describe(const accel__tokenizer *t) { return &t->info; }
+
+int32_t accel__token_to_id(const accel__tokenizer *t, const char *token, size_t n) {
+  int32_t id = accel__vocab_id(&t->added_vocab, token, n);
+  return id >= 0 ? id : accel__vocab_id(&t->vocab, token, n);
+}
+
+const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n) {
+  size_t length = 0;
+  const char *text = NULL;
+  if (id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id]) {
+    const accel__added *a = &t->added[t->added_by_id[id] - 1];
+    text = a->match;
+    length = a->match_n;
+  } else {
+    const accel__entry *e = accel__vocab_token(&t->vocab, id);
+    if (e) {
+      text = accel__entry_text(&t->vocab, e);
+      length = e->n;
+    }
+  }
+  if (n) *n = length;
+  return text;
+}
+
+bool accel__id_is_special(const accel__tokenizer *t, int32_t id) {
+  return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] && t->added[t->added_by_id[id] - 1].special;
+}
