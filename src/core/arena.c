@@ -1,4 +1,5 @@
-/* arena.c - blocks in a list, newest first, doubling from 4 KiB to 1 MiB; a request too large for that gets a block of its own. */
+/* arena.c - blocks in a list, newest first, doubling from 4 KiB to 1 MiB; a request too large for that gets a block of its
+ * own. */
 #include "core/arena.h"
 
 #include <stdarg.h>
@@ -66,7 +67,9 @@ char *accel__arena_copy(accel__arena *arena, const char *bytes, size_t n) {
   return copy;
 }
 
-char *accel__arena_string(accel__arena *arena, const char *string) { return accel__arena_copy(arena, string, strlen(string)); }
+char *accel__arena_string(accel__arena *arena, const char *string) {
+  return accel__arena_copy(arena, string, strlen(string));
+}
 
 char *accel__arena_printf(accel__arena *arena, const char *format, ...) {
   va_list args;

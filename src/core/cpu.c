@@ -38,15 +38,24 @@ static void describe(accel__cpu_info *out) {
   static const struct {
     const char *name;
     uint32_t leaf, sub, reg, bit, state;
-  } known[] = {{"sse4_2", 1, 0, ECX, 20, 0},          {"popcnt", 1, 0, ECX, 23, 0},
-               {"avx", 1, 0, ECX, 28, XCR0_AVX},      {"f16c", 1, 0, ECX, 29, XCR0_AVX},
-               {"fma", 1, 0, ECX, 12, XCR0_AVX},      {"avx2", 7, 0, EBX, 5, XCR0_AVX},
-               {"bmi2", 7, 0, EBX, 8, 0},             {"avx_vnni", 7, 1, EAX, 4, XCR0_AVX},
-               {"avx512f", 7, 0, EBX, 16, XCR0_AVX512},     {"avx512dq", 7, 0, EBX, 17, XCR0_AVX512},
-               {"avx512bw", 7, 0, EBX, 30, XCR0_AVX512},    {"avx512vl", 7, 0, EBX, 31, XCR0_AVX512},
-               {"avx512_vbmi", 7, 0, ECX, 1, XCR0_AVX512},  {"avx512_vnni", 7, 0, ECX, 11, XCR0_AVX512},
-               {"avx512_bf16", 7, 1, EAX, 5, XCR0_AVX512},  {"avx512_fp16", 7, 0, EDX, 23, XCR0_AVX512},
-               {"amx_tile", 7, 0, EDX, 24, XCR0_AMX},       {"amx_int8", 7, 0, EDX, 25, XCR0_AMX},
+  } known[] = {{"sse4_2", 1, 0, ECX, 20, 0},
+               {"popcnt", 1, 0, ECX, 23, 0},
+               {"avx", 1, 0, ECX, 28, XCR0_AVX},
+               {"f16c", 1, 0, ECX, 29, XCR0_AVX},
+               {"fma", 1, 0, ECX, 12, XCR0_AVX},
+               {"avx2", 7, 0, EBX, 5, XCR0_AVX},
+               {"bmi2", 7, 0, EBX, 8, 0},
+               {"avx_vnni", 7, 1, EAX, 4, XCR0_AVX},
+               {"avx512f", 7, 0, EBX, 16, XCR0_AVX512},
+               {"avx512dq", 7, 0, EBX, 17, XCR0_AVX512},
+               {"avx512bw", 7, 0, EBX, 30, XCR0_AVX512},
+               {"avx512vl", 7, 0, EBX, 31, XCR0_AVX512},
+               {"avx512_vbmi", 7, 0, ECX, 1, XCR0_AVX512},
+               {"avx512_vnni", 7, 0, ECX, 11, XCR0_AVX512},
+               {"avx512_bf16", 7, 1, EAX, 5, XCR0_AVX512},
+               {"avx512_fp16", 7, 0, EDX, 23, XCR0_AVX512},
+               {"amx_tile", 7, 0, EDX, 24, XCR0_AMX},
+               {"amx_int8", 7, 0, EDX, 25, XCR0_AMX},
                {"amx_bf16", 7, 0, EDX, 22, XCR0_AMX}};
   uint32_t r[4];
   uint64_t saved = xcr0();
@@ -72,17 +81,17 @@ static void describe(accel__cpu_info *out) {
   static const struct {
     const char *name;
     unsigned long word, bit;
-  } known[] = {{"asimd", AT_HWCAP, 1},    {"fphp", AT_HWCAP, 9},   {"asimdhp", AT_HWCAP, 10}, {"asimddp", AT_HWCAP, 20},
-               {"sve", AT_HWCAP, 22},     {"sve2", AT_HWCAP2, 1},  {"i8mm", AT_HWCAP2, 13},   {"bf16", AT_HWCAP2, 14},
-               {"sme", AT_HWCAP2, 23}};
+  } known[] = {{"asimd", AT_HWCAP, 1},    {"fphp", AT_HWCAP, 9},   {"asimdhp", AT_HWCAP, 10},
+               {"asimddp", AT_HWCAP, 20}, {"sve", AT_HWCAP, 22},   {"sve2", AT_HWCAP2, 1},
+               {"i8mm", AT_HWCAP2, 13},   {"bf16", AT_HWCAP2, 14}, {"sme", AT_HWCAP2, 23}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (getauxval(known[i].word) >> known[i].bit & 1) add(out->features, sizeof out->features, known[i].name);
   }
   static const struct {
     unsigned long long id;
     const char *name;
-  } makers[] = {{0x41, "ARM"}, {0x42, "Broadcom"}, {0x43, "Cavium"}, {0x46, "Fujitsu"}, {0x48, "HiSilicon"}, {0x4e, "NVIDIA"},
-                {0x51, "Qualcomm"}, {0x61, "Apple"}, {0xc0, "Ampere"}};
+  } makers[] = {{0x41, "ARM"},    {0x42, "Broadcom"}, {0x43, "Cavium"}, {0x46, "Fujitsu"}, {0x48, "HiSilicon"},
+                {0x4e, "NVIDIA"}, {0x51, "Qualcomm"}, {0x61, "Apple"},  {0xc0, "Ampere"}};
   char text[32];
   accel__small_file(text, sizeof text, "", "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
   unsigned long long id = strtoull(text, NULL, 16); /* implementer 31..24, part 15..4 */

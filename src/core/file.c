@@ -18,7 +18,8 @@ static accel_status refused(const char *path, const char *verb, int error) {
   const char *text = strerror_r(error, sentence, sizeof sentence);
   accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
   accel__fail(code, "%s: cannot %s: %s", path, verb, text);
-  if (error == EACCES || error == EPERM) accel__remedy(code, "check the owner and permissions of %s and of the directories above it", path);
+  if (error == EACCES || error == EPERM)
+    accel__remedy(code, "check the owner and permissions of %s and of the directories above it", path);
   if (error == ENOSPC || error == EDQUOT) accel__remedy(code, "free some space on the disk that holds %s", path);
   if (error == EMFILE) accel__remedy(code, "raise the limit of open files (ulimit -n)");
   return code;
@@ -27,7 +28,8 @@ static accel_status refused(const char *path, const char *verb, int error) {
 /* Opens a regular file, or with `any` everything that can be read. */
 static accel_status open_file(const char *path, bool any, int *fd, size_t *n) {
   struct stat info;
-  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK)); /* a FIFO must not block the look at its kind */
+  /* without `any` a FIFO must not block us before we saw its kind */
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | (any ? 0 : O_NONBLOCK));
   if (*fd < 0) return refused(path, "open", errno);
   int error = fstat(*fd, &info) ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
   if (error) return close(*fd), refused(path, "read", error);
@@ -83,7 +85,9 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return free(data), refused(path, "read", errno);
     have += (size_t)got;
-    if (have > max_bytes) return free(data), accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %zu bytes, the most allowed for such a file", path, max_bytes);
+    if (have > max_bytes)
+      return free(data),
+             accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %zu bytes, the most allowed for such a file", path, max_bytes);
     if (!got) return data[have] = 0, *bytes = data, *n = have, ACCEL_OK;
     if (have < capacity - 1) continue;
     char *larger = accel__fault("allocation") ? NULL : realloc(data, 2 * capacity);
@@ -100,8 +104,9 @@ accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, 
   *n = 0;
   ACCEL_TRY(open_file(path, true, &fd, &size));
   accel_status status = size > max_bytes
-      ? accel__fail(ACCEL_ERROR_FORMAT, "%s: %zu bytes, more than the %zu allowed for such a file", path, size, max_bytes)
-      : read_all(fd, path, size, max_bytes, bytes, n);
+                            ? accel__fail(ACCEL_ERROR_FORMAT, "%s: %zu bytes, more than the %zu allowed for such a file",
+                                          path, size, max_bytes)
+                            : read_all(fd, path, size, max_bytes, bytes, n);
   close(fd);
   return status;
 }
@@ -166,8 +171,10 @@ accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
     int error = write_all(fd, bytes, n);
     if (close(fd) && !error) error = errno;
     if (!error && rename(name, path)) error = errno;
-    if (error) status = refused(path, "write", error), unlink(name);
-    else sync_directory_of(path);
+    if (error)
+      status = refused(path, "write", error), unlink(name);
+    else
+      sync_directory_of(path);
   }
   free(name);
   return status;
@@ -245,9 +252,12 @@ char *accel__path_join(accel__arena *arena, const char *directory, const char *n
 accel_status accel__cache_directory(accel__arena *arena, char **out) {
   const char *own = accel__env("ACCEL_CACHE_DIR"), *cache = accel__env("XDG_CACHE_HOME"), *home = accel__env("HOME");
   *out = NULL;
-  if (own) *out = accel__arena_string(arena, own);
-  else if (cache && *cache == '/') *out = accel__path_join(arena, cache, "accel"); /* the XDG rules: a relative one is ignored */
-  else if (home) *out = accel__path_join(arena, home, ".cache/accel");
+  if (own)
+    *out = accel__arena_string(arena, own);
+  else if (cache && *cache == '/')
+    *out = accel__path_join(arena, cache, "accel"); /* the XDG rules: a relative one is ignored */
+  else if (home)
+    *out = accel__path_join(arena, home, ".cache/accel");
   else {
     accel__fail(ACCEL_ERROR_NOT_FOUND, "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return accel__remedy(ACCEL_ERROR_NOT_FOUND, "set ACCEL_CACHE_DIR to a directory that may be written");

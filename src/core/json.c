@@ -35,8 +35,10 @@ static accel_status wrong(const parser *p, size_t at, const char *what) {
 static char next(parser *p) {
   for (;; p->at++) {
     char c = p->text[p->at];
-    if (c == '\n') p->line++, p->line_start = p->at + 1;
-    else if (c != ' ' && c != '\t' && c != '\r') return c;
+    if (c == '\n')
+      p->line++, p->line_start = p->at + 1;
+    else if (c != ' ' && c != '\t' && c != '\r')
+      return c;
   }
 }
 
@@ -44,7 +46,10 @@ static int hex4(const char *s) {
   int value = 0;
   for (int i = 0; i < 4; i++) {
     char c = s[i];
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return -1;
     value = value << 4 | digit;
   }
@@ -177,8 +182,12 @@ static bool parse_word(parser *p, cJSON *node) {
     const char *word;
     int type;
     double value;
-  } words[] = {{"true", cJSON_True, 1},          {"false", cJSON_False, 0},           {"null", cJSON_NULL, 0},
-               {"NaN", cJSON_Number, (double)NAN}, {"Infinity", cJSON_Number, INFINITY}, {"-Infinity", cJSON_Number, -INFINITY}};
+  } words[] = {{"true", cJSON_True, 1},
+               {"false", cJSON_False, 0},
+               {"null", cJSON_NULL, 0},
+               {"NaN", cJSON_Number, (double)NAN},
+               {"Infinity", cJSON_Number, INFINITY},
+               {"-Infinity", cJSON_Number, -INFINITY}};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     size_t n = strlen(words[i].word);
     if (p->n - p->at < n || memcmp(p->text + p->at, words[i].word, n)) continue;
@@ -205,8 +214,10 @@ static accel_status parse_children(parser *p, cJSON *parent) {
   for (;; p->at++) {
     cJSON *node = accel__arena_alloc(p->arena, sizeof *node), *first = parent->child;
     if (!node) return ACCEL_ERROR_OUT_OF_MEMORY;
-    if (!first) parent->child = node;
-    else first->prev->next = node, node->prev = first->prev;
+    if (!first)
+      parent->child = node;
+    else
+      first->prev->next = node, node->prev = first->prev;
     parent->child->prev = node; /* as cJSON: the first knows the last */
     if (object) {
       if (next(p) != '"') return wrong(p, p->at, "expected a key in double quotes");
@@ -301,27 +312,37 @@ static accel_status unexpected(const accel__json_file *file, const accel__json *
       size_t n = strlen(value->valuestring);
       bool cut = n > 60;
       if (cut) n = accel__utf8_cut(value->valuestring, 60);
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is \"%.*s%s\", expected %s", name, key, (int)n, value->valuestring, cut ? "..." : "", what);
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is \"%.*s%s\", expected %s", name, key, (int)n,
+                         value->valuestring, cut ? "..." : "", what);
     }
     case cJSON_Number:
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %.15g, expected %s", name, key, value->valuedouble, what);
     default: {
-      const char *is = cJSON_IsArray(value) ? "an array" : cJSON_IsObject(value) ? "an object" : cJSON_IsTrue(value) ? "true" : "false";
+      const char *is = cJSON_IsArray(value)    ? "an array"
+                       : cJSON_IsObject(value) ? "an object"
+                       : cJSON_IsTrue(value)   ? "true"
+                                               : "false";
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is %s, expected %s", name, key, is, what);
     }
   }
 }
 
-static accel_status outside(const accel__json_file *file, const accel__json *value, const char *key, int64_t min, int64_t max) {
+static accel_status outside(const accel__json_file *file, const accel__json *value, const char *key, int64_t min,
+                            int64_t max) {
   char what[96];
-  if (min == INT64_MIN && max == INT64_MAX) snprintf(what, sizeof what, "an integer below 2^53");
-  else if (max == INT64_MAX) snprintf(what, sizeof what, "an integer of at least %" PRId64, min);
-  else if (min == INT64_MIN) snprintf(what, sizeof what, "an integer of at most %" PRId64, max);
-  else snprintf(what, sizeof what, "an integer from %" PRId64 " to %" PRId64, min, max);
+  if (min == INT64_MIN && max == INT64_MAX)
+    snprintf(what, sizeof what, "an integer below 2^53");
+  else if (max == INT64_MAX)
+    snprintf(what, sizeof what, "an integer of at least %" PRId64, min);
+  else if (min == INT64_MIN)
+    snprintf(what, sizeof what, "an integer of at most %" PRId64, max);
+  else
+    snprintf(what, sizeof what, "an integer from %" PRId64 " to %" PRId64, min, max);
   return unexpected(file, value, key, what);
 }
 
-accel_status accel__json_int(const accel__json_file *file, const accel__json *object, const char *key, int64_t min, int64_t max, int64_t *out) {
+accel_status accel__json_int(const accel__json_file *file, const accel__json *object, const char *key, int64_t min,
+                             int64_t max, int64_t *out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   double v = value->valuedouble;
@@ -355,7 +376,8 @@ accel_status accel__json_string(const accel__json_file *file, const accel__json 
   return ACCEL_OK;
 }
 
-accel_status accel__json_object(const accel__json_file *file, const accel__json *object, const char *key, const accel__json **out) {
+accel_status accel__json_object(const accel__json_file *file, const accel__json *object, const char *key,
+                                const accel__json **out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsObject(value)) return unexpected(file, value, key, "an object");
@@ -363,7 +385,8 @@ accel_status accel__json_object(const accel__json_file *file, const accel__json 
   return ACCEL_OK;
 }
 
-accel_status accel__json_array(const accel__json_file *file, const accel__json *object, const char *key, const accel__json **out) {
+accel_status accel__json_array(const accel__json_file *file, const accel__json *object, const char *key,
+                               const accel__json **out) {
   const accel__json *value = accel__json_get(object, key);
   if (!value) return ACCEL_OK;
   if (!cJSON_IsArray(value)) return unexpected(file, value, key, "an array");

@@ -48,14 +48,22 @@ void accel__buffer_printf(accel__buffer *b, const char *format, ...) {
 /* The two-character escape of c, or 0. */
 static char short_escape(unsigned char c) {
   switch (c) {
-    case '"': return '"';
-    case '\\': return '\\';
-    case '\n': return 'n';
-    case '\t': return 't';
-    case '\r': return 'r';
-    case '\b': return 'b';
-    case '\f': return 'f';
-    default: return 0;
+    case '"':
+      return '"';
+    case '\\':
+      return '\\';
+    case '\n':
+      return 'n';
+    case '\t':
+      return 't';
+    case '\r':
+      return 'r';
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    default:
+      return 0;
   }
 }
 
@@ -73,9 +81,12 @@ void accel__buffer_json_string(accel__buffer *b, const char *text, size_t n) {
     accel__buffer_bytes(b, text + plain, i - plain);
     plain = i + 1;
     if (i == n) break;
-    if (short_escape(c)) accel__buffer_bytes(b, (char[]){'\\', short_escape(c)}, 2);
-    else if (c < 0x20) accel__buffer_printf(b, "\\u%04x", c);
-    else accel__buffer_text(b, "\xEF\xBF\xBD");
+    if (short_escape(c))
+      accel__buffer_bytes(b, (char[]){'\\', short_escape(c)}, 2);
+    else if (c < 0x20)
+      accel__buffer_printf(b, "\\u%04x", c);
+    else
+      accel__buffer_text(b, "\xEF\xBF\xBD");
   }
   accel__buffer_bytes(b, "\"", 1);
 }
@@ -163,7 +174,7 @@ static uint64_t mix(uint64_t h) { /* every bit of h reaches every bit of the res
 
 uint64_t accel__hash(const void *bytes, size_t n, uint64_t seed) {
   const unsigned char *p = bytes;
-  uint64_t h = seed ^ (uint64_t)n * UINT64_C(0xA24BAED4963EE407);
+  uint64_t h = seed ^ ((uint64_t)n + 1) * UINT64_C(0xA24BAED4963EE407);
   for (; n >= 8; p += 8, n -= 8) {
     h = (h ^ load(p, 8)) * UINT64_C(0x9FB21C651E98DF25);
     h ^= h >> 35;
@@ -240,10 +251,14 @@ bool accel__ends_with(const char *text, const char *suffix) {
 bool accel__glob(const char *pattern, const char *text) {
   const char *star = NULL, *retry = NULL; /* the last '*' and the text it was first tried at */
   while (*text) {
-    if (*pattern == '*') star = ++pattern, retry = text;
-    else if (*pattern == '?' || *pattern == *text) pattern++, text++;
-    else if (star) pattern = star, text = ++retry; /* let the star eat one more */
-    else return false;
+    if (*pattern == '*')
+      star = ++pattern, retry = text;
+    else if (*pattern == '?' || *pattern == *text)
+      pattern++, text++;
+    else if (star)
+      pattern = star, text = ++retry; /* let the star eat one more */
+    else
+      return false;
   }
   while (*pattern == '*') pattern++;
   return !*pattern;
@@ -251,21 +266,24 @@ bool accel__glob(const char *pattern, const char *text) {
 
 enum { NEAREST_BYTES = 63 };
 
-/* Edits (insert, delete, replace) from a to b, both at most NEAREST_BYTES long, letter case ignored. */
+/* Edits (insert, delete, replace, swap neighbours) from a to b, both at most NEAREST_BYTES long, letter case ignored. */
 static size_t distance(const char *a, const char *b) {
-  size_t row[NEAREST_BYTES + 1], n = strlen(b);
-  for (size_t j = 0; j <= n; j++) row[j] = j;
-  for (size_t i = 1; a[i - 1]; i++) {
-    size_t diagonal = row[0];
+  size_t rows[3][NEAREST_BYTES + 1], n = strlen(b), length = strlen(a);
+  for (size_t j = 0; j <= n; j++) rows[0][j] = j;
+  for (size_t i = 1; i <= length; i++) {
+    size_t *row = rows[i % 3], *above = rows[(i + 2) % 3], *two_above = rows[(i + 1) % 3];
     row[0] = i;
     for (size_t j = 1; j <= n; j++) {
-      size_t replace = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
-      size_t other = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-      diagonal = row[j];
-      row[j] = replace < other ? replace : other;
+      char x = lower(a[i - 1]), y = lower(b[j - 1]);
+      size_t least = above[j - 1] + (x != y);
+      if (above[j] + 1 < least) least = above[j] + 1;
+      if (row[j - 1] + 1 < least) least = row[j - 1] + 1;
+      bool swapped = i > 1 && j > 1 && x == lower(b[j - 2]) && lower(a[i - 2]) == y;
+      if (swapped && two_above[j - 2] + 1 < least) least = two_above[j - 2] + 1;
+      row[j] = least;
     }
   }
-  return row[n];
+  return rows[length % 3][n];
 }
 
 const char *accel__nearest(const char *name, const char *const *known, size_t n) {

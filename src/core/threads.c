@@ -1,9 +1,10 @@
 /* threads.c - the pool.
  *
- * One word, `gate`, says whether a job is open and how many workers are inside it.  A caller opens it; workers that are awake join by
- * raising the count, take indices from `next`, and leave by lowering it; whoever finds the indices used up closes it.  The caller waits
- * for the workers inside only, never for one that still sleeps, so a short job costs no wake-up, and in the child of a fork, where
- * no worker exists, the caller just does all the work.  Idle workers look at the gate for SPIN_NS and then sleep on it (futex).
+ * One word, `gate`, says whether a job is open and how many workers are inside it.  A caller opens it; workers that are
+ * awake join by raising the count, take indices from `next`, and leave by lowering it; whoever finds the indices used up
+ * closes it.  The caller waits for the workers inside only, never for one that still sleeps, so a short job costs no
+ * wake-up, and in the child of a fork, where no worker exists, the caller just does all the work.  Idle workers look at the
+ * gate for SPIN_NS and then sleep on it (futex).
  */
 #include "core/threads.h"
 
@@ -48,7 +49,9 @@ struct accel__pool {
 
 static _Thread_local bool inside_task; /* this thread runs an index of some pool: parallel calls run inline */
 
-static void futex_wait(atomic_uint *word, uint32_t value) { syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0); }
+static void futex_wait(atomic_uint *word, uint32_t value) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
 static void futex_wake(atomic_uint *word, uint32_t n) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0); }
 
 static void relax(void) {
@@ -82,7 +85,8 @@ static uint32_t spin(atomic_uint *word, uint32_t mask, bool want) {
 static void take_indices(accel__pool *pool, uint32_t number) {
   uint64_t i;
   inside_task = true;
-  while ((i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed)) < pool->n) pool->fn(pool->arg, (uint32_t)i, number);
+  while ((i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed)) < pool->n)
+    pool->fn(pool->arg, (uint32_t)i, number);
   inside_task = false;
   atomic_fetch_and(&pool->gate, ~OPEN);
 }
@@ -104,7 +108,7 @@ static void *work(void *arg) {
       leave(pool);
       continue;
     }
-    atomic_fetch_add(&pool->sleepers, 1); /* before the gate is looked at again: the caller opens it before it counts sleepers */
+    atomic_fetch_add(&pool->sleepers, 1); /* before the last look: the caller opens the gate before it counts sleepers */
     gate = atomic_load(&pool->gate);
     if (!(gate & (OPEN | QUIT))) futex_wait(&pool->gate, gate);
     atomic_fetch_sub(&pool->sleepers, 1);
@@ -129,7 +133,8 @@ static void wait_until_empty(accel__pool *pool) {
 }
 
 void accel__pool_run(accel__pool *pool, uint32_t n, accel__task_fn fn, void *arg) {
-  if (!pool || pool->size == 1 || n <= 1 || inside_task || atomic_flag_test_and_set_explicit(&pool->busy, memory_order_acquire)) {
+  if (!pool || pool->size == 1 || n <= 1 || inside_task ||
+      atomic_flag_test_and_set_explicit(&pool->busy, memory_order_acquire)) {
     run_inline(n, fn, arg);
     return;
   }
@@ -166,8 +171,11 @@ static accel_status start_workers(accel__pool *pool) {
   }
   pthread_sigmask(SIG_SETMASK, &callers, NULL);
   if (!error) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_LIMIT, "thread pool: the system refused thread %u of %u: %s", pool->size + 1, wanted, strerror((int)error));
-  return accel__remedy(ACCEL_ERROR_LIMIT, "ask for fewer threads (--threads, ACCEL_THREADS) or raise the limit of processes (ulimit -u, pids.max)");
+  accel__fail(ACCEL_ERROR_LIMIT, "thread pool: the system refused thread %u of %u: %s", pool->size + 1, wanted,
+              strerror((int)error));
+  return accel__remedy(
+      ACCEL_ERROR_LIMIT,
+      "ask for fewer threads (--threads, ACCEL_THREADS) or raise the limit of processes (ulimit -u, pids.max)");
 }
 
 accel_status accel__pool_create(uint32_t threads, accel__pool **out) {
@@ -181,7 +189,8 @@ accel_status accel__pool_create(uint32_t threads, accel__pool **out) {
   pool->size = threads;
   pool->pid = getpid();
   pool->workers = threads > 1 ? calloc(threads - 1, sizeof *pool->workers) : NULL;
-  accel_status status = threads > 1 && !pool->workers ? accel__no_memory((threads - 1) * sizeof *pool->workers) : start_workers(pool);
+  accel_status status =
+      threads > 1 && !pool->workers ? accel__no_memory((threads - 1) * sizeof *pool->workers) : start_workers(pool);
   if (status) return accel__pool_destroy(&pool), status;
   *out = pool;
   return ACCEL_OK;

@@ -91,7 +91,8 @@ static bool lists(const char *names, size_t n, const char *name) { /* "cpu,cpuac
   return false;
 }
 
-/* Where this process's limits of a controller are: lines of /proc/self/cgroup are "ID:controllers:/path", v2's is "0::/path". */
+/* Where this process's limits of a controller are: lines of /proc/self/cgroup are "ID:controllers:/path", v2's is
+ * "0::/path". */
 static bool find_cgroup(const char *root, const char *controller, cgroup *out) {
   char text[TEXT_BYTES];
   bool found = false;
@@ -107,13 +108,15 @@ static bool find_cgroup(const char *root, const char *controller, cgroup *out) {
     found = true;
     out->v2 = !v1;
     snprintf(out->mount, sizeof out->mount, v1 ? "/sys/fs/cgroup/%s" : "/sys/fs/cgroup", controller);
-    snprintf(out->path, sizeof out->path, "%s", strstr(path, "/..") ? "" : path + 1); /* outside our namespace: its root is all we see */
+    snprintf(out->path, sizeof out->path, "%s",
+             strstr(path, "/..") ? "" : path + 1); /* outside our namespace: its root is all we see */
     if (v1) break;
   }
   return found;
 }
 
-/* To the parent; false when this was the root.  Container paths that are not visible inside it lead to the root all the same. */
+/* To the parent; false when this was the root.  Container paths that are not visible inside it lead to the root all the
+ * same. */
 static bool to_parent(cgroup *g) {
   char *slash = strrchr(g->path, '/');
   if (slash) *slash = 0;

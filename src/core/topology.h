@@ -1,4 +1,5 @@
-/* topology.h - processors, cores and cgroup limits, read from /proc and /sys below a root ("" is the real one; tests give fake trees). */
+/* topology.h - processors, cores and cgroup limits, read from /proc and /sys below a root ("" is the real one; tests give
+ * fake trees). */
 #ifndef ACCEL_CORE_TOPOLOGY_H
 #define ACCEL_CORE_TOPOLOGY_H
 
@@ -15,8 +16,8 @@ void accel__affinity_mask(accel__cpu_mask *out);
 uint32_t accel__mask_count(const accel__cpu_mask *mask);
 /* Cores with at least one processor in the mask; the number of processors where /sys does not tell siblings. */
 uint32_t accel__cores_in(const char *root, const accel__cpu_mask *mask);
-/* Smallest cpu quota of this process's cgroup and its ancestors, in processors (1.5); 0 without one.  cgroup v2 (cpu.max) and v1
- * (cpu.cfs_quota_us), mounted at /sys/fs/cgroup. */
+/* Smallest cpu quota of this process's cgroup and its ancestors, in processors (1.5); 0 without one.  cgroup v2 (cpu.max)
+ * and v1 (cpu.cfs_quota_us), mounted at /sys/fs/cgroup. */
 double accel__cgroup_cpus(const char *root);
 /* Bytes this process may still take: /proc/meminfo's MemAvailable, less where a memory cgroup leaves less.  0 not known.
  * *total likewise: MemTotal, or a smaller cgroup limit. */
