@@ -1,0 +1,116 @@
+/* cli.h - what the sub-commands of the accel tool share: options, inputs, the context, and how results and errors are printed.
+ *
+ * A sub-command is one function `int cmd_<name>(cli_run *run)` in a file of its own and one line of commands.def.  It returns the exit code:
+ * 0 ok, 1 runtime, 2 usage, 3 unsupported, 4 device unavailable, 5 does not fit, 6 verification failed.  stdout gets the result, stderr
+ * everything else.
+ */
+#ifndef ACCEL_CLI_CLI_H
+#define ACCEL_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "accel/accel.h"
+
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_COUNT, CLI_CHOICE, CLI_MAYBE } cli_kind;
+typedef enum cli_option_id {
+#define OPTION(id, ...) OPT_##id,
+#include "cli/options.def"
+  OPT_END, /* closes lists of options; also their number */
+  OPT_COMMON = OPT_HELP + 1 /* options below this one are taken by every sub-command */
+} cli_option_id;
+typedef struct cli_option {
+  const char *name;
+  char letter; /* 0: none */
+  cli_kind kind;
+  const char *value;
+  int64_t min, max;
+  const char *help;
+} cli_option;
+extern const cli_option cli_options[OPT_END];
+
+typedef struct cli_run cli_run;
+typedef struct cli_command {
+  const char *name, *operands;
+  int min, max; /* number of operands; max -1: any */
+  const char *summary;
+  const uint8_t *options; /* cli_option_id, closed by OPT_END; the common ones are not listed */
+  const char *details;
+  int (*run)(cli_run *run);
+} cli_command;
+extern const cli_command cli_commands[];
+extern const size_t cli_command_count;
+
+#define COMMAND(function, ...) int cmd_##function(cli_run *run);
+#include "cli/commands.def"
+
+struct cli_run {
+  const cli_command *command;
+  const char *value[OPT_END]; /* NULL: not given; "1": a flag, or a MAYBE without its value */
+  char **args;                /* operands */
+  int n_args;
+  accel *ctx;                 /* see cli_context */
+};
+
+/* ---- options (options.c) ---- */
+
+/* Reads argv[1..) (argv[0]: the sub-command) and the environment.  0, or 2 after telling what is wrong. */
+int cli_parse(cli_run *run, int argc, char **argv);
+bool cli_takes(const cli_command *command, cli_option_id id);
+static inline bool cli_flag(const cli_run *run, cli_option_id id) { return run->value[id] != NULL; }
+int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise);
+/* The word of `words` ("a|b|c") nearest to `given`; NULL when none is near.  Valid until the next call. */
+const char *cli_nearest(const char *given, const char *const *words, size_t n);
+/* Splits "a,b,c" in place of a copy; *list (of *n pointers into the same block) is one block to free().  Empty parts are left out. */
+bool cli_split(const char *text, char ***list, uint32_t *n);
+
+/* ---- errors (report.c) ---- */
+
+/* "accel embed: MESSAGE" on stderr and where to find help; returns 2. */
+int cli_usage(const cli_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The library's last error with its remedy on stderr; returns the exit code of `status`. */
+int cli_fail(const cli_run *run, accel_status status);
+/* An error of the tool itself; returns the exit code of `status`. */
+int cli_error(const cli_run *run, accel_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* A line on stderr unless --quiet. */
+void cli_note(const cli_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool cli_colour(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb */
+int cli_columns(FILE *to); /* of the terminal; 100 when it is none */
+
+/* ---- context and endpoints (session.c) ---- */
+
+/* Makes run->ctx, which main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM and --timeout.  0 or an exit code. */
+int cli_context(cli_run *run);
+/* accel_init as the common options say, and the line telling where it runs.  task may be NULL. */
+int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out);
+void cli_init_params(const cli_run *run, const char *task, accel_init_params *how);
+/* Where it ran, as one line on stderr. */
+void cli_say_placement(const cli_run *run, const accel_placement_report *placement);
+
+void cli_progress_end(void); /* clears the progress bar; does nothing when there is none */
+
+/* ---- inputs (input.c) ---- */
+
+/* n records of `fields` strings each: text[i * fields + f], NULL where a record lacks the field. */
+typedef struct cli_texts {
+  const char **text;
+  uint32_t n, fields;
+  void *owner[2]; /* private */
+} cli_texts;
+/* Texts of a task: operands from `first` on, or those of --input (not both).  JSON input is an array of strings (field 0) or of objects with
+ * the named fields.  No text at all is a usage error. */
+int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t n_fields, cli_texts *out);
+void cli_texts_free(cli_texts *texts);
+/* A whole file ("-": stdin), NUL-terminated, free() it; *n may be NULL. */
+int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n);
+/* Arrays of token ids: JSON [1, 2], [[1, 2], [3]] or {"ids": ...}. */
+typedef struct cli_ids {
+  uint32_t n;
+  uint32_t *count;
+  int32_t **ids;
+} cli_ids;
+int cli_ids_read(cli_run *run, const char *path, cli_ids *out);
+void cli_ids_free(cli_ids *ids);
+
+#endif

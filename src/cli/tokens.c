@@ -1,0 +1,83 @@
+/* tokens.c - accel tokens: labels for the tokens of texts, or the entities they form. */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "cli/print.h"
+
+static void json_entity(cli_json *json, const accel_token_entity *e) {
+  bool group = e->index < 0;
+  cli_json_open(json, NULL, '{');
+  cli_json_text(json, group ? "entity_group" : "entity", e->entity);
+  cli_json_double(json, "score", e->score);
+  if (!group) cli_json_int(json, "index", e->index);
+  cli_json_text(json, "word", e->word);
+  cli_json_int(json, "start", e->start);
+  cli_json_int(json, "end", e->end);
+  cli_json_close(json, '}');
+}
+
+static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_token_entities *found) {
+  cli_json json;
+  int code = cli_json_begin(run, "accel.tokens/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) {
+    cli_json_open(&json, NULL, '[');
+    for (uint32_t k = 0; k < found->count[i]; ++k) json_entity(&json, &found->entity[i][k]);
+    cli_json_close(&json, ']');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static void print_table(const accel_token_entities *found) {
+  cli_table table = {0};
+  cli_table_row(&table, 5, (const char *[]){"text", "score", "label", "span", "word"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    for (uint32_t k = 0; k < found->count[i]; ++k) {
+      const accel_token_entity *e = &found->entity[i][k];
+      char number[16], score[32], span[64], word[256];
+      snprintf(number, sizeof number, "%u", i + 1);
+      snprintf(score, sizeof score, "%.4f", e->score);
+      snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, e->start, e->end);
+      cli_table_row(&table, 5, (const char *[]){number, score, e->entity, span, cli_excerpt(e->word, 60, word, sizeof word)});
+    }
+  }
+  cli_table_print(&table, "rrlll");
+}
+
+static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
+  accel_tokens_params how = accel_tokens_params_default();
+  accel_strings ignored = {0};
+  char **labels = NULL;
+  if (run->value[OPT_AGGREGATION]) how.aggregation = run->value[OPT_AGGREGATION];
+  if (run->value[OPT_IGNORE_LABELS]) {
+    if (!cli_split(run->value[OPT_IGNORE_LABELS], &labels, &ignored.n)) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+    ignored.item = (const char *const *)labels;
+    how.ignore_labels = &ignored;
+  }
+  how.stride = (uint32_t)cli_count(run, OPT_STRIDE, how.stride);
+  accel_token_entities *found;
+  accel_status status = accel_tokens(endpoint, texts->text, texts->n, &how, &found);
+  free(labels);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  int code = 0;
+  if (cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, found);
+  else print_table(found);
+  accel_token_entities_free(&found);
+  return code;
+}
+
+int cmd_tokens(cli_run *run) {
+  static const char *const fields[] = {"text"};
+  cli_texts texts;
+  accel_endpoint *endpoint = NULL;
+  int code = cli_texts_read(run, 1, fields, 1, &texts);
+  if (code) return code;
+  code = cli_open(run, run->args[0], "token-classification", &endpoint);
+  if (!code) code = label(run, endpoint, &texts);
+  accel_cleanup(&endpoint);
+  cli_texts_free(&texts);
+  return code;
+}
