@@ -517,19 +517,16 @@ static void fill_state(accel_plugin_endpoint *e, const accel_plugin_options *o, 
 
 /* What supports would answer, as an error. */
 static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_precision *precision, accel_plugin_error *error) {
-  accel_plugin_verdict *verdict = calloc(p->n_entry + 1, sizeof *verdict);
-  if (!verdict) return kit_no_memory(error, p->n_entry * sizeof *verdict);
-  for (uint32_t i = 0; i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
-  int32_t rc = kit_supports(backend, p, precision, verdict, error);
-  for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
-    if (verdict[i].answer == ACCEL_PLUGIN_NO)
-      rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, verdict[i].node, "entry '%s': %s", p->entry[i].name, verdict[i].why);
-    else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && !(precision->flags & ACCEL_PLUGIN_ALLOW_EMULATED))
-      rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, verdict[i].node, "entry '%s' would be emulated at %s, which was not allowed: %s", p->entry[i].name,
-                    precision->name, verdict[i].why);
+  if (p->n_weight && !precision->format) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", precision->name);
+  for (uint32_t i = 0; i < p->n_entry; i++) {
+    accel_plugin_verdict v = {.size = sizeof v};
+    kit_judge(backend, p, precision, i, &v);
+    if (v.answer == ACCEL_PLUGIN_NO) return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name, v.why);
+    if (v.answer == ACCEL_PLUGIN_EMULATED && !(precision->flags & ACCEL_PLUGIN_ALLOW_EMULATED))
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s' would be emulated at %.16s, which was not allowed: %s", p->entry[i].name,
+                      precision->name, v.why);
   }
-  free(verdict);
-  return rc;
+  return ACCEL_PLUGIN_OK;
 }
 
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,

@@ -76,6 +76,12 @@ typedef struct kit_plan_request {
 int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
 void kit_plan_free(kit_plan *plan);
 
+/* ---- answers.c ---- */
+
+/* Verdict of one entry of a copied program. */
+void kit_judge(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision, uint32_t entry,
+               accel_plugin_verdict *verdict);
+
 /* ---- session.c ---- */
 
 typedef struct kit_endpoint_state { /* what sessions need of their endpoint */

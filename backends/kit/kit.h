@@ -6,7 +6,7 @@
  * smallest example.  Errors are reported as plugin.h asks: a negative accel_plugin_rc and a filled *error.
  *
  * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory) executor.c (endpoint, runs) session.c (state)
- * weights.c (dequantising) scalar_*.c (the 27 ops in plain C).
+ * weights.c (dequantising) answers.c (supports, estimate) scalar_*.c (the 27 ops in plain C).
  */
 #ifndef ACCEL_KIT_H
 #define ACCEL_KIT_H
@@ -195,8 +195,11 @@ static inline void *kit_state_v(const kit_state_view *v, int32_t row) {
 
 /* ---- 6. weights ---- */
 
+/* A weight as the matrix [n, k] that formats speak of: convolutions [O, the rest], others [all but the last dim, the last], vectors [1, k]. */
+void kit_weight_matrix(const accel_plugin_weight *weight, int64_t *n, int64_t *k);
+bool kit_format_known(const accel_plugin_format *format); /* can kit_weight_rows read it? */
 uint64_t kit_format_bytes(const accel_plugin_weight *weight, const accel_plugin_format *format); /* data, scale, zero and outer */
-/* rows [first, first+count) of a weight (row: dim 0; a rank-3 weight [E,N,K] counts E*N rows) as fp32.  E_UNSUPPORTED names the format. */
+/* Rows [first, first+count) of that matrix as fp32.  E_UNSUPPORTED names the format. */
 int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *format, const accel_plugin_weight_view *view, int64_t first,
                         int64_t count, float *out, accel_plugin_error *error);
 static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
@@ -207,11 +210,13 @@ static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
 
 /* ---- 7. the plugin's table: signatures of accel_plugin with the backend in front, or exactly its own ---- */
 
+/* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0, the same minor or a later one. */
+bool kit_speaks(uint32_t core_abi);
 int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
                      accel_plugin_verdict *verdict, accel_plugin_error *error);
 int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
                      accel_plugin_estimate *out, accel_plugin_error *error);
-/* What supports answers NO is refused here too.  The backend's table must outlive the endpoint. */
+/* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.  The backend's table must outlive the endpoint. */
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
                  accel_plugin_endpoint **out, accel_plugin_error *error);
 void *kit_endpoint_self(const accel_plugin_endpoint *endpoint);

@@ -1,0 +1,136 @@
+/* answers.c - what a plugin says of a program before it runs it: supports and estimate. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/internal.h"
+
+bool kit_speaks(uint32_t core_abi) {
+  return core_abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && (core_abi & 0xffff) >= ACCEL_PLUGIN_ABI_MINOR;
+}
+
+/* ---- supports ---- */
+
+static void say(accel_plugin_verdict *v, int32_t answer, int32_t node, const char *why) {
+  v->answer = answer;
+  v->node = node;
+  size_t n = strlen(why);
+  if (n >= sizeof v->why) n = sizeof v->why - 1;
+  memcpy(v->why, why, n);
+  v->why[n] = 0;
+}
+
+/* Lowers a verdict to `answer` when that is worse: NATIVE, EMULATED, NO. */
+static void lower(accel_plugin_verdict *v, int32_t answer, int32_t node, const char *why) {
+  bool worse = answer == ACCEL_PLUGIN_NO ? v->answer != ACCEL_PLUGIN_NO : answer == ACCEL_PLUGIN_EMULATED && v->answer == ACCEL_PLUGIN_NATIVE;
+  if (worse) say(v, answer, node, why);
+}
+
+static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p, int32_t weight, const accel_plugin_precision *precision, char *why, size_t n) {
+  const accel_plugin_format *f = &precision->format[weight];
+  if (b->weight_format) return b->weight_format(p, (uint32_t)weight, f, why, n);
+  if (f->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
+  snprintf(why, n, "weight '%s': only fp32 weights are read, not store %u", p->weight[weight].name, f->store);
+  return ACCEL_PLUGIN_NO;
+}
+
+static void judge_node(const kit_backend *b, const accel_plugin_program *p, int32_t index, const accel_plugin_precision *precision, accel_plugin_verdict *v) {
+  const accel_plugin_node *n = &p->node[index];
+  char why[sizeof v->why] = "";
+  int32_t answer = b->support ? b->support(p, n, precision, why, sizeof why) : ACCEL_PLUGIN_NATIVE;
+  lower(v, answer, index, why);
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    if (n->in[i] < 0 || p->tensor[n->in[i]].kind != ACCEL_PLUGIN_TENSOR_WEIGHT) continue;
+    why[0] = 0;
+    answer = judge_weight(b, p, p->tensor[n->in[i]].weight, precision, why, sizeof why);
+    lower(v, answer, index, why);
+  }
+}
+
+void kit_judge(const kit_backend *b, const accel_plugin_program *p, const accel_plugin_precision *precision, uint32_t entry, accel_plugin_verdict *v) {
+  say(v, ACCEL_PLUGIN_NATIVE, -1, "");
+  for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++) judge_node(b, p, p->entry[entry].node[k], precision, v);
+}
+
+int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
+                     accel_plugin_verdict *verdict, accel_plugin_error *error) {
+  if (!program || !precision || !verdict) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "supports: a pointer is NULL");
+  accel_plugin_precision wanted;
+  kit_take(&wanted, sizeof wanted, precision, precision->size);
+  if (program->n_entry && verdict[0].size < sizeof *verdict) return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "verdicts are shorter than this plugin's");
+  if (program->n_weight && !wanted.format) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", wanted.name);
+  accel_plugin_program *p;
+  accel_plugin_error inner = {.size = sizeof inner, .node = -1};
+  int32_t rc = kit_program_copy(program, &p, &inner);
+  if (rc && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return kit_fail(error, rc, inner.node, "%s", inner.message);
+  for (uint32_t i = 0; i < program->n_entry; i++) {
+    accel_plugin_verdict *v = (accel_plugin_verdict *)((char *)verdict + (size_t)i * verdict[0].size);
+    if (rc) say(v, ACCEL_PLUGIN_NO, inner.node, inner.message);
+    else kit_judge(backend, p, &wanted, i, v);
+  }
+  kit_program_free(p);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- estimate ---- */
+
+/* Scratch of the hungriest entry with every symbol at its bound, or at its typical value where there is none. */
+static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, uint32_t workers, uint64_t *scratch, accel_plugin_error *error) {
+  int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol), *dim = calloc(p->n_dim + 1, sizeof *dim);
+  int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
+  for (uint32_t i = 0; !rc && i < p->n_symbol; i++) {
+    const accel_plugin_symbol *s = &p->symbol[i];
+    symbol[i] = s->max > 0 ? s->max : s->typical > s->min ? s->typical : s->min;
+  }
+  if (!rc) kit_dims(p, symbol, dim);
+  *scratch = 0;
+  for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
+    uint8_t *wanted = malloc(p->entry[i].n_out + 1);
+    kit_plan *plan = NULL;
+    kit_plan_request r = {.program = p, .backend = backend, .entry = i, .workers = workers, .symbol = symbol, .dim = dim, .wanted = wanted};
+    if (wanted) memset(wanted, 1, p->entry[i].n_out);
+    rc = wanted ? kit_plan_new(&r, &plan, error) : kit_no_memory(error, p->entry[i].n_out);
+    if (plan && plan->scratch > *scratch) *scratch = plan->scratch;
+    kit_plan_free(plan);
+    free(wanted);
+  }
+  free(symbol);
+  free(dim);
+  return rc;
+}
+
+static void estimate_states(const accel_plugin_program *p, const accel_plugin_options *o, accel_plugin_estimate *out) {
+  uint64_t element = o->precision.kv == ACCEL_PLUGIN_F16 || o->precision.kv == ACCEL_PLUGIN_BF16 ? 2 : 4, sequences = o->max_sequences ? o->max_sequences : 1;
+  for (uint32_t i = 0; i < p->n_state; i++) {
+    const accel_plugin_state *s = &p->state[i];
+    if (s->share >= 0) continue;
+    if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV) out->state_per_token += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * element + 4;
+    else if (s->kind == ACCEL_PLUGIN_STATE_SSM) out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
+    else out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
+  }
+}
+
+int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
+                     accel_plugin_estimate *out, accel_plugin_error *error) {
+  if (!program || !options || !out) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "estimate: a pointer is NULL");
+  accel_plugin_options o;
+  kit_take(&o, sizeof o, options, options->size);
+  accel_plugin_program *p;
+  int32_t rc = kit_program_copy(program, &p, error);
+  if (rc) return rc;
+  accel_plugin_estimate e = {.size = out->size};
+  uint64_t largest = 0;
+  if (p->n_weight && !o.precision.format) rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", o.precision.name);
+  for (uint32_t i = 0; !rc && i < p->n_weight; i++) {
+    uint64_t stored = kit_format_bytes(&p->weight[i], &o.precision.format[i]);
+    e.weights += backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
+    if (stored > largest) largest = stored;
+  }
+  e.peak_load = e.weights + largest;
+  uint32_t workers = o.host && o.host->workers ? o.host->workers(o.host->self) : 1;
+  if (!rc) rc = estimate_scratch(backend, p, workers, &e.scratch, error);
+  estimate_states(p, &o, &e);
+  kit_program_free(p);
+  if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);
+  return rc;
+}
