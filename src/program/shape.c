@@ -269,7 +269,7 @@ bool accel__shape_NORM(accel__infer *c) {
 
 bool accel__shape_GATHER(accel__infer *c) {
   const accel_plugin_tensor *table = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1);
-  uint32_t axis;
+  uint32_t axis = 0;
   if (!accel__axis(c, accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, 0), table->rank, &axis)) return false;
   uint32_t rank = table->rank - 1u + idx->rank;
   if (rank > ACCEL_PLUGIN_MAX_RANK) return accel__wrong(c, "the result would have rank %u", rank);
