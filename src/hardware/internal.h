@@ -123,6 +123,7 @@ accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file);  
 accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file);  /* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */
 accel_status accel__know_named(accel__hardware *h, const char *stem);          /* the plugins whose devices may have names of that stem */
 accel_status accel__know_all(accel__hardware *h);
+bool accel__key_fits(const char *key, const char *stem);                        /* "rocm", "rocm6" fit rocm */
 accel_status accel__library_directory(accel__arena *arena, char **out);       /* of the file this code is in; NULL unknown */
 void accel__quiet_host(accel__hardware *h, accel_plugin_host *host);          /* log, parallel, workers, fault of the context */
 
@@ -162,9 +163,8 @@ accel_status accel__amd_access(accel__hardware *h, accel__vendors *v);
 accel_status accel__variables(accel__hardware *h, accel__vendors *v);
 bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu *out); /* now, from sysfs */
 bool accel__gfx_is_integrated(const char *arch);
-/* 1 hidden, 0 shown, by the ROCm variables; index among the cards, uuid may be "". */
-int accel__amd_hidden(const accel__vendors *v, uint32_t index, const char *uuid);
-const char *accel__variable_value(const accel__vendors *v, const char *name); /* NULL unset */
+/* Marks what ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) hide; gpu[0..n) in the runtime's order. */
+void accel__amd_hide(accel__gpu *gpu, uint32_t n);
 
 /* ---- absent.c ---- */
 /* Why devices of this hardware (registry name) cannot be had here and what to do; the four facts as known.  Needs h->vendors. */

@@ -317,7 +317,7 @@ accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file) {
 
 /* ---- by name ---- */
 
-static bool key_fits(const char *key, const char *stem) {
+bool accel__key_fits(const char *key, const char *stem) {
   size_t n = strlen(stem);
   return !strncmp(key, stem, n) && strspn(key + n, "0123456789") == strlen(key + n); /* rocm, rocm6 */
 }
@@ -325,7 +325,7 @@ static bool key_fits(const char *key, const char *stem) {
 accel_status accel__know_named(accel__hardware *h, const char *stem) {
   ACCEL_TRY(accel__search_plugins(h));
   for (size_t i = 0; i < h->n_files; i++)
-    if (key_fits(h->file[i]->key, stem)) ACCEL_TRY(accel__know_plugin(h, h->file[i]));
+    if (accel__key_fits(h->file[i]->key, stem)) ACCEL_TRY(accel__know_plugin(h, h->file[i]));
   return ACCEL_OK;
 }
 

@@ -86,11 +86,10 @@ static accel_status take(answer *a, accel__entry *e) {
 
 /* Why the files whose devices would be called `stem` gave none; false when there is no such file. */
 static accel_status say_files(answer *a, const char *stem, bool *any) {
-  size_t n = strlen(stem);
   *any = false;
   for (size_t i = 0; i < a->h->n_files; i++) {
     const accel__plugin_file *f = a->h->file[i];
-    if (strncmp(f->key, stem, n) || strspn(f->key + n, "0123456789") != strlen(f->key + n)) continue;
+    if (!accel__key_fits(f->key, stem)) continue;
     if (f->verdict == ACCEL__VERDICT_GOOD && f->n > 0) continue;
     *any = true;
     const char *why = f->verdict == ACCEL__VERDICT_GOOD ? "the plugin is loaded and found no device" : f->why;

@@ -107,11 +107,11 @@ accel_status accel__ask_vendors(accel__hardware *h, bool refresh) {
     if (kinds[i].question) ACCEL_TRY(ask(h, kinds[i].question, s));
   }
   ACCEL_TRY(part_cuda(&h->arena, &v->source[ACCEL__SOURCE_CUDA], &v->source[ACCEL__SOURCE_CUDA_AMD]));
-  ACCEL_TRY(accel__variables(h, v));
   ACCEL_TRY(accel__amd_sysfs(h, v));
   ACCEL_TRY(accel__amd_smi(h, v));
   ACCEL_TRY(accel__amd_access(h, v));
   ACCEL_TRY(accel__amd_conclude(h, v));
+  ACCEL_TRY(accel__variables(h, v));
   h->vendors = v;
   return ACCEL_OK;
 }
