@@ -191,12 +191,12 @@ static inline const char *accel__or_empty(const char *text) { return text ? text
 #define ACCEL_PUSH(arena, list, n, capacity, item)                                                    \
   do {                                                                                                \
     if ((n) == (capacity)) {                                                                          \
-      void *grown_ = accel__grow((arena), (list), (n), &(capacity), sizeof *(list));                  \
+      void *grown_ = accel__hardware_grow((arena), (list), (n), &(capacity), sizeof *(list));                  \
       if (!grown_) return ACCEL_ERROR_OUT_OF_MEMORY;                                                  \
       (list) = grown_;                                                                                \
     }                                                                                                 \
     (list)[(n)++] = (item);                                                                           \
   } while (0)
-void *accel__grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size);
+void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size);
 
 #endif

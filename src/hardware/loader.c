@@ -14,7 +14,7 @@
 
 static const char prefix[] = "libaccel_", suffix[] = ".so";
 
-void *accel__grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size) {
+void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size) {
   size_t more = *capacity ? *capacity * 2 : 8;
   void *grown = accel__arena_array(arena, more, size);
   if (!grown) return NULL;

@@ -106,7 +106,7 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
   if (job->plan->in_program) memcpy(to, from + (size_t)r->item * dim, dim * sizeof *to);
   else if (job->plan->per_token) memcpy(to, from + r->row * dim, rows * dim * sizeof *to);
   else accel__pool_rows(job->plan->pooling, from + r->row * dim, r->tokens, job->plan->skip < r->tokens ? job->plan->skip : 0, dim, to);
-  for (uint64_t i = 0; job->plan->normalize && i < rows; i++) accel__normalize(to + i * dim, dim);
+  for (uint64_t i = 0; job->plan->normalize && i < rows; i++) accel__normalize_row(to + i * dim, dim);
   return ACCEL_OK;
 }
 

@@ -31,7 +31,7 @@ void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32
   }
 }
 
-void accel__normalize(float *row, uint32_t dim) {
+void accel__normalize_row(float *row, uint32_t dim) {
   double square = 0;
   for (uint32_t c = 0; c < dim; c++) square += (double)row[c] * row[c];
   double length = sqrt(square) > 1e-12 ? sqrt(square) : 1e-12;
