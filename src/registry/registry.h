@@ -54,6 +54,7 @@ typedef struct accel__registry_model {
   const accel__json *config;         /* a config.json at the true shape, for models without local weights; NULL: none */
   const accel__json *options;        /* {hardware: {...}}; never NULL */
   const accel__json *json;           /* the whole entry, as accel__registry_json prints it */
+  uint32_t item;                     /* its place in the registry's table, for the registry itself */
 } accel__registry_model;
 
 typedef struct accel__registry accel__registry;
