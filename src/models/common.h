@@ -36,6 +36,7 @@ typedef struct accel__build {
   accel__program *p;
   accel__arena *arena;              /* the program's */
   const char *prefix;               /* of base-model tensors in head classes: "bert." */
+  const char *other_prefix;         /* one more that checkpoints of other origin carry; NULL none */
   bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
   accel__dim T, B;                  /* token rows, sequences */
   int32_t space;                    /* ragged space of the tokens */
@@ -95,6 +96,12 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act NULL: none. */
 accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual, const accel__activation *act,
                                  const char *format, ...) ACCEL_PRINTF(7, 8);
+/* x W^T + bias with rows part*out .. of a fused <name>.weight [parts*out, columns of x] (and its bias): q, k or v of Wqkv. */
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts, const char *format, ...)
+    ACCEL_PRINTF(7, 8);
+/* act(x Wg^T) * (x Wu^T) with <path>.<gate>.weight and <path>.<up>.weight [out, columns of x] */
+accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act, const char *path,
+                                 const char *gate, const char *up);
 /* Layer normalisation of x + residual with <name>.weight and, with bias, <name>.bias. */
 accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias, const char *format, ...)
     ACCEL_PRINTF(6, 7);
@@ -103,6 +110,8 @@ accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows,
 accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);
 /* Self-attention over the tokens' space: q, k, v [T, heads*D]; scale 0: 1/sqrt(D). */
 accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale);
+/* The same where each token sees at most `window` tokens to either side. */
+accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, int64_t window);
 accel__tensor accel__first_rows(accel__build *b, accel__tensor x); /* [T,C] -> [B,C]: the first token of each sequence */
 int64_t accel__columns(const accel__build *b, accel__tensor x);    /* the last dim, a constant */
 

@@ -29,9 +29,9 @@ static bool find_spelling(const accel__build *b, char *name) {
 static bool resolve(const accel__build *b, const char *name, char *out) {
   bool prefixed = !b->is_base && !b->in_head;
   if (b->request->checkpoint != NULL) {
-    for (int round = 0; round < 2; round++) { /* the class's own form first */
-      bool with = round == 0 ? prefixed : !prefixed;
-      snprintf(out, NAME_MAX_BYTES, "%s%s", with ? b->prefix : "", name);
+    const char *form[3] = {prefixed ? b->prefix : "", prefixed ? "" : b->prefix, b->other_prefix}; /* the class's own form first */
+    for (int i = 0; i < 3 && form[i] != NULL; i++) {
+      snprintf(out, NAME_MAX_BYTES, "%s%s", form[i], name);
       if (find_spelling(b, out)) return true;
     }
   }
@@ -134,6 +134,48 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
   return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
 }
 
+/* Rows part*dim[0] .. of `name` as a weight of its own. */
+static accel__tensor weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims, uint32_t part, uint32_t parts,
+                                 const char *name) {
+  const char *found = accel__resolve(b, "%s", name);
+  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%u", found, part), .use = use, .rank = rank, .parts = {found}, .n_parts = 1,
+                             .first_row = part * dims[0], .stored_rows = parts * dims[0]};
+  for (uint32_t i = 0; i < rank; i++) spec.dim[i] = dims[i];
+  return accel__weight(b->p, &spec);
+}
+
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts, const char *format, ...) {
+  char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full), c = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (bias) c = weight_rows(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, part, parts, full);
+  return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
+}
+
+accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act, const char *path,
+                                 const char *gate, const char *up) {
+  if (act->then != 0) { /* not expressible as one linear */
+    accel__tensor g = accel__dense_layer(b, x, out, bias, -1, act, "%s.%s", path, gate);
+    return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, g, accel__dense_layer(b, x, out, bias, -1, NULL, "%s.%s", path, up));
+  }
+  char name[NAME_MAX_BYTES];
+  int64_t dims[2] = {out, accel__columns(b, x)};
+  accel__tensor in[6] = {x, -1, -1, -1, -1, -1};
+  for (int i = 0; i < 2; i++) { /* up: w, bias; gate: w_gate, bias_gate */
+    snprintf(name, sizeof name, "%s.%s.weight", path, i == 0 ? up : gate);
+    in[i == 0 ? 1 : 4] = accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, name);
+    snprintf(name, sizeof name, "%s.%s.bias", path, i == 0 ? up : gate);
+    if (bias) in[i == 0 ? 2 : 5] = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, name);
+  }
+  accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_SEPARATE), ACCEL_F(ACT_ALPHA, act->alpha)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 6, attr, act->alpha != 0 ? 3 : 2, NULL, 1);
+}
+
 accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias, const char *format, ...) {
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
   va_list args;
@@ -154,11 +196,19 @@ accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows,
   return accel__gather(b->p, accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full), idx);
 }
 
-accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale) {
+static accel__tensor attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale, int64_t window) {
   if (scale == 0.0) scale = 1.0 / sqrt((double)accel__columns(b, q) / (double)heads);
   accel__attr attr[] = {ACCEL_I(HEADS, heads), ACCEL_I(KV_HEADS, heads), ACCEL_F(SCALE, scale), ACCEL_I(Q_SPACE, b->space),
-                        ACCEL_I(KV_SPACE, b->space)};
-  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v}, 3, attr, 5, NULL, 1);
+                        ACCEL_I(KV_SPACE, b->space), ACCEL_I(WINDOW_LEFT, window), ACCEL_I(WINDOW_RIGHT, window)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v}, 3, attr, window < 0 ? 5 : 7, NULL, 1);
+}
+
+accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale) {
+  return attend(b, q, k, v, heads, scale, -1);
+}
+
+accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, int64_t window) {
+  return attend(b, q, k, v, heads, 0.0, window);
 }
 
 accel__tensor accel__first_rows(accel__build *b, accel__tensor x) { return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space); }

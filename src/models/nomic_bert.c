@@ -1,0 +1,205 @@
+/* nomic_bert.c - NomicBERT: post-norm layers, rotary positions, gated MLP.  Two spellings of the same model are read: transformers'
+ * NomicBertConfig with its tensor names, and the remote-code config of nomic-ai's repositories (n_embd, n_inner, rotary_emb_fraction,
+ * qkv_proj_bias ...) with a fused Wqkv and fc11, fc12, fc2.  The checkpoint decides which names are used. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/bert.h"
+#include "models/rope.h"
+
+typedef struct nomic_config {
+  accel__bert_config base;
+  int64_t head_dim;
+  bool remote, gated, qkv_bias, fc1_bias, fc2_bias; /* remote: tensor names of the remote code */
+  accel__rope rope;                                 /* inv_freq -1: learned positions instead */
+} nomic_config;
+
+/* Values of the remote config that would change the forward pass otherwise. */
+static accel_status refuse_remote(accel__build *b) {
+  bool prenorm = false, causal = false, parallel = false, rms = false, inverse = false, scaled = true;
+  int64_t experts = 0;
+  double scale_base = 0;
+  const accel__field fields[] = {
+      ACCEL_FIELD_BOOL("prenorm", &prenorm),       ACCEL_FIELD_BOOL("causal", &causal),
+      ACCEL_FIELD_BOOL("parallel_block", &parallel), ACCEL_FIELD_BOOL("use_rms_norm", &rms),
+      ACCEL_FIELD_BOOL("scale_attn_by_inverse_layer_idx", &inverse), ACCEL_FIELD_BOOL("scale_attn_weights", &scaled),
+      ACCEL_FIELD_INT("num_experts", &experts, 0, 1 << 16), ACCEL_FIELD_NUMBER("rotary_emb_scale_base", &scale_base),
+  };
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  if (prenorm) return accel__refuse(b, "field 'prenorm': true is not supported");
+  if (causal) return accel__refuse(b, "field 'causal': true is not supported; this class is built as an encoder");
+  if (parallel) return accel__refuse(b, "field 'parallel_block': true is not supported");
+  if (rms) return accel__refuse(b, "field 'use_rms_norm': true is not supported");
+  if (inverse) return accel__refuse(b, "field 'scale_attn_by_inverse_layer_idx': true is not supported");
+  if (!scaled) return accel__refuse(b, "field 'scale_attn_weights': false is not supported");
+  if (experts > 0) return accel__refuse(b, "field 'num_experts': mixture-of-experts NomicBERT (v2) is not supported");
+  if (scale_base != 0) return accel__refuse(b, "field 'rotary_emb_scale_base' (xPos) is not supported");
+  return ACCEL_OK;
+}
+
+/* activation_function of the remote code: swiglu, geglu and glu are gated. */
+static accel_status read_activation(accel__build *b, nomic_config *c) {
+  const char *name = NULL;
+  ACCEL_TRY(accel__json_string(b->file, b->config, "activation_function", &name));
+  if (name == NULL) return ACCEL_OK;
+  static const struct { const char *name; int act; } gates[] = {
+      {"swiglu", ACCEL_PLUGIN_ACT_SILU}, {"geglu", ACCEL_PLUGIN_ACT_GELU}, {"glu", ACCEL_PLUGIN_ACT_SIGMOID}};
+  for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
+    if (strcmp(gates[i].name, name) != 0) continue;
+    c->base.act = (accel__activation){.act = gates[i].act};
+    return ACCEL_OK;
+  }
+  c->gated = false;
+  return accel__activation_of(b, "activation_function", name, &c->base.act);
+}
+
+/* The remote spelling; transformers' own fields are read after it and win. */
+static accel_status read_remote(accel__build *b, nomic_config *c) {
+  int64_t multiple = 1;
+  const accel__field fields[] = {
+      ACCEL_FIELD_INT("n_embd", &c->base.hidden, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("n_layer", &c->base.layers, 0, ACCEL__MAX_LAYERS),
+      ACCEL_FIELD_INT("n_head", &c->base.heads, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("n_inner", &c->base.inner, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("n_positions", &c->base.positions, 1, ACCEL__MAX_POSITIONS),
+      ACCEL_FIELD_INT("vocab_size", &c->base.vocab, 1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("type_vocab_size", &c->base.types, 0, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("pad_vocab_size_multiple", &multiple, 1, 1 << 16),
+      ACCEL_FIELD_NUMBER("layer_norm_epsilon", &c->base.eps),
+      ACCEL_FIELD_BOOL("qkv_proj_bias", &c->qkv_bias),
+      ACCEL_FIELD_BOOL("mlp_fc1_bias", &c->fc1_bias),
+      ACCEL_FIELD_BOOL("mlp_fc2_bias", &c->fc2_bias),
+  };
+  if (accel__json_get(b->config, "n_embd") == NULL) return ACCEL_OK;
+  c->base.inner = 0;
+  c->qkv_bias = c->fc1_bias = c->fc2_bias = true; /* GPT-2's config class stands behind it */
+  c->base.eps = 1e-5;
+  c->base.act = (accel__activation){.act = ACCEL_PLUGIN_ACT_GELU_TANH};
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  if (c->base.inner == 0) c->base.inner = 4 * c->base.hidden;
+  c->base.vocab = (c->base.vocab + multiple - 1) / multiple * multiple;
+  ACCEL_TRY(read_activation(b, c));
+  return refuse_remote(b);
+}
+
+static accel_status read_rope(accel__build *b, nomic_config *c) {
+  const accel__json *params = NULL;
+  double theta = 1000.0, fraction = 1.0, scaling = 0;
+  bool interleaved = false;
+  int64_t trained = c->base.positions;
+  const accel__field fields[] = {
+      ACCEL_FIELD_NUMBER("rope_theta", &theta),          ACCEL_FIELD_NUMBER("rotary_emb_base", &theta),
+      ACCEL_FIELD_NUMBER("rotary_emb_fraction", &fraction), ACCEL_FIELD_NUMBER("rotary_scaling_factor", &scaling),
+      ACCEL_FIELD_BOOL("rotary_emb_interleaved", &interleaved), ACCEL_FIELD_INT("max_trained_positions", &trained, 1, ACCEL__MAX_POSITIONS),
+  };
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__json_object(b->file, b->config, "rope_scaling", &params));
+  ACCEL_TRY(accel__json_object(b->file, b->config, "rope_parameters", &params));
+  if (fraction <= 0) {
+    c->rope.inv_freq = -1;
+    return ACCEL_OK;
+  }
+  ACCEL_TRY(accel__rope_read(b, params, theta, fraction, c->head_dim, c->base.positions, "rope", &c->rope));
+  c->rope.style = interleaved ? ACCEL_PLUGIN_ROPE_INTERLEAVED : ACCEL_PLUGIN_ROPE_HALF;
+  if (scaling != 0) c->rope.max_positions = trained; /* frequencies change beyond them */
+  if (c->rope.max_positions > 0 && c->rope.max_positions < b->model->max_positions) b->model->max_positions = c->rope.max_positions;
+  return ACCEL_OK;
+}
+
+static accel_status read_config(accel__build *b, nomic_config *c) {
+  *c = (nomic_config){.base = {.vocab = 30528, .hidden = 768, .layers = 12, .heads = 12, .inner = 3072, .positions = 2048, .types = 2, .eps = 1e-12,
+                               .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
+                      .gated = true};
+  ACCEL_TRY(read_remote(b, c));
+  int64_t vocab = c->base.vocab, types = c->base.types;
+  bool spelled_remotely = accel__json_get(b->config, "n_embd") != NULL;
+  if (!spelled_remotely || types > 0) ACCEL_TRY(accel__bert_read(b, &c->base));
+  else return accel__refuse(b, "field 'type_vocab_size': 0 is not supported");
+  if (spelled_remotely) c->base.vocab = vocab;
+  c->head_dim = c->base.hidden / c->base.heads;
+  ACCEL_TRY(accel__json_int(b->file, b->config, "head_dim", 1, ACCEL__MAX_WIDTH, &c->head_dim));
+  c->remote = b->request->checkpoint != NULL && (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
+  return read_rope(b, c);
+}
+
+static accel__tensor projection(accel__build *b, const nomic_config *c, accel__tensor x, uint32_t layer, uint32_t part) {
+  static const char *const ours[] = {"q_proj", "k_proj", "v_proj"};
+  int64_t width = c->head_dim * c->base.heads;
+  if (!c->remote) return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "layers.%u.self_attn.%s", layer, ours[part]);
+  return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "encoder.layers.%u.attn.Wqkv", layer);
+}
+
+static accel__tensor mlp(accel__build *b, const nomic_config *c, accel__tensor x, accel__tensor residual, uint32_t i) {
+  const accel__bert_config *base = &c->base;
+  const char *path = accel__arena_printf(b->arena, c->remote ? "encoder.layers.%u.mlp" : "layers.%u.mlp", i);
+  if (path == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
+  accel__tensor y;
+  if (c->gated) {
+    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path, c->remote ? "fc12" : "gate_proj", c->remote ? "fc11" : "up_proj");
+  } else {
+    y = accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path, c->remote ? "fc1" : "up_proj");
+  }
+  return accel__dense_layer(b, y, base->hidden, c->fc2_bias, residual, NULL, "%s.%s", path, c->remote ? "fc2" : "down_proj");
+}
+
+static accel__tensor layer(accel__build *b, const nomic_config *c, accel__tensor x, uint32_t i) {
+  const accel__bert_config *base = &c->base;
+  accel__at(b->p, i + 1, "layers.%u", i);
+  accel__tensor q = projection(b, c, x, i, 0), k = projection(b, c, x, i, 1), v = projection(b, c, x, i, 2);
+  if (c->rope.inv_freq >= 0) {
+    q = accel__rope_rows(b, q, &c->rope);
+    k = accel__rope_rows(b, k, &c->rope);
+  }
+  accel__tensor y = accel__self_attention(b, q, k, v, base->heads, 0.0);
+  y = accel__dense_layer(b, y, base->hidden, c->qkv_bias, x, NULL, c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
+  x = accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
+  y = mlp(b, c, x, x, i);
+  return accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm", i);
+}
+
+static accel__tensor encoder(accel__build *b, const nomic_config *c) {
+  const accel__bert_config *base = &c->base;
+  bool learned = c->rope.inv_freq < 0;
+  accel__add_tokens(b, base->vocab);
+  accel__add_token_types(b, base->types);
+  accel__add_positions(b, learned ? base->positions : c->rope.max_positions > 0 ? c->rope.max_positions : INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
+  accel__at(b->p, 0, "embeddings");
+  accel__tensor x = accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
+  accel__tensor types = accel__embedding(b, b->token_type_ids, base->types, base->hidden, "embeddings.token_type_embeddings");
+  if (learned) {
+    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__embedding(b, b->position_ids, base->positions, base->hidden, "embeddings.position_embeddings"));
+  }
+  x = accel__norm_layer(b, x, types, base->eps, true, c->remote ? "emb_ln" : "embeddings.LayerNorm");
+  accel__add_hidden(b, x);
+  for (uint32_t i = 0; i < (uint32_t)base->layers; i++) {
+    x = layer(b, c, x, i);
+    accel__add_hidden(b, x);
+  }
+  accel__at(b->p, (uint32_t)base->layers + 1, "head");
+  return x;
+}
+
+static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
+  accel__tensor pool = accel__is_class(b, "ForSequenceClassification") ? accel__bert_pooler(b, &c->base, x, "pooler.dense") : -1;
+  b->in_head = true;
+  if (b->is_base) accel__add_output(b, "last_hidden_state", x, false, false);
+  else if (accel__is_class(b, "ForMaskedLM")) accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false, false);
+  else if (pool >= 0) accel__head_sequence(b, pool, "classifier");
+  else accel__head_tokens(b, x, "classifier");
+  b->in_head = false;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  accel__build b;
+  nomic_config c;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "nomic_bert."));
+  b.other_prefix = "bert.";
+  ACCEL_TRY(read_config(&b, &c));
+  accel__tensor x = encoder(&b, &c);
+  heads(&b, &c, x);
+  return accel__build_end(&b, x);
+}
+
+static const char *const classes[] = {"NomicBertModel", "NomicBertForMaskedLM", "NomicBertForSequenceClassification",
+                                      "NomicBertForTokenClassification", NULL};
+const accel__architecture accel__model_nomic_bert = {.model_type = "nomic_bert", .classes = classes, .build = build};
