@@ -35,7 +35,7 @@ static accel_status open_file(const char *path, bool any, int *fd, size_t *n) {
   if (error) return close(*fd), refused(path, "read", error);
   if (!any && !S_ISREG(info.st_mode)) return close(*fd), accel__fail(ACCEL_ERROR_IO, "%s: not a regular file", path);
   if ((uint64_t)info.st_size > SIZE_MAX / 2) return close(*fd), refused(path, "read", EFBIG);
-  *n = accel__fault("short_file") ? (size_t)info.st_size / 2 : (size_t)info.st_size;
+  *n = (size_t)info.st_size;
   return ACCEL_OK;
 }
 
@@ -44,6 +44,7 @@ accel_status accel__file_map(const char *path, accel__mapping *out) {
   accel__mapping m = {0};
   *out = m;
   ACCEL_TRY(open_file(path, false, &fd, &m.n));
+  if (accel__fault("short_file")) m.n /= 2;
   if (m.n) {
     void *data = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
@@ -88,7 +89,13 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
     if (have > max_bytes)
       return free(data),
              accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %zu bytes, the most allowed for such a file", path, max_bytes);
-    if (!got) return data[have] = 0, *bytes = data, *n = have, ACCEL_OK;
+    if (!got) {
+      if (accel__fault("short_file")) have /= 2;
+      data[have] = 0;
+      *bytes = data;
+      *n = have;
+      return ACCEL_OK;
+    }
     if (have < capacity - 1) continue;
     char *larger = accel__fault("allocation") ? NULL : realloc(data, 2 * capacity);
     if (!larger) return free(data), accel__no_memory(2 * capacity);
@@ -182,7 +189,7 @@ accel_status accel__file_write(const char *path, const void *bytes, size_t n) {
 
 /* ---- directories and paths ---- */
 
-bool accel__file_exists(const char *path) { return access(path, R_OK) == 0; }
+bool accel__file_exists(const char *path) { return !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS); }
 
 bool accel__is_directory(const char *path) {
   struct stat info;

@@ -36,7 +36,7 @@ static inline char *temp_path(const char *name) {
   static char path[8][512];
   static unsigned turn;
   char *out = path[turn++ % 8];
-  snprintf(out, sizeof path[0], "%s/%s", temp_directory(), name);
+  if (snprintf(out, sizeof path[0], "%s/%s", temp_directory(), name) >= (int)sizeof path[0]) abort();
   return out;
 }
 
