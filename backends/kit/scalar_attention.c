@@ -242,7 +242,7 @@ static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
     uint32_t n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_SECTIONS, &section);
     int64_t end = 0;
     while (row + 1 < (int64_t)n && i >= (end += section[row])) row++;
-    row = row < pos->dim[0] ? row : pos->dim[0] - 1;
+    row %= pos->dim[0];
   }
   int64_t at = row * pos->dim[pos->rank - 1] + t;
   return (pos->dtype == ACCEL_PLUGIN_I32 ? (float)kit_i32(pos)[at] : kit_f32(pos)[at]) * frequency;
