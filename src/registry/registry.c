@@ -232,11 +232,10 @@ static accel_status load_embedded(accel__registry *r) {
   r->defaults = accel__json_get(r->data.root, "defaults");
   r->families = accel__json_get(r->data.root, "families");
   r->schema = accel__json_get(r->data.root, "schema");
-  cJSON *models = cJSON_GetObjectItemCaseSensitive(r->data.root, "models");
+  const accel__json *models = accel__json_get(r->data.root, "models");
   if (!r->hardware || !r->precisions || !r->defaults || !r->families || !r->schema || !models)
     return accel__fail(ACCEL_ERROR_INTERNAL, "the embedded registry is incomplete");
-  while (models->child) ACCEL_TRY(accel__registry_insert(r, cJSON_DetachItemViaPointer(models, models->child)));
-  return ACCEL_OK;
+  return insert_entries(r, r->data.root);
 }
 
 static accel_status load_file(accel__registry *r, const char *path) {
