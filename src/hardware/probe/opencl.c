@@ -40,7 +40,7 @@ static void pci_address(const opencl_api *api, void *device, char *out, size_t n
 static void fill(const opencl_api *api, probe_device *d, void *device, const char *platform) {
   uint64_t type = 0;
   uint32_t unified = 0;
-  snprintf(d->platform, sizeof d->platform, "%s", platform);
+  snprintf(d->platform, sizeof d->platform, "%.95s", platform);
   text_info(api, device, DEVICE_NAME, d->name, sizeof d->name);
   text_info(api, device, DRIVER_VERSION, d->driver, sizeof d->driver);
   api->device_info(device, DEVICE_MEMORY, sizeof d->memory_total, &d->memory_total, NULL);
@@ -52,12 +52,12 @@ static void fill(const opencl_api *api, probe_device *d, void *device, const cha
 }
 
 static void ask_platform(probe_report *r, const opencl_api *api, void *platform) {
-  char name[96] = "", version[64] = "";
+  char name[512] = "", version[512] = "";
   void *devices[PROBE_MAX_DEVICES];
   uint32_t n = 0;
   api->platform_info(platform, PLATFORM_NAME, sizeof name - 1, name, NULL);
   api->platform_info(platform, PLATFORM_VERSION, sizeof version - 1, version, NULL);
-  if (!r->version[0]) snprintf(r->version, sizeof r->version, "%s", version);
+  if (!r->version[0]) snprintf(r->version, sizeof r->version, "%.63s", version);
   probe_stage("clGetDeviceIDs");
   int code = api->devices(platform, type_all, PROBE_MAX_DEVICES, devices, &n);
   if (code == CL_NO_DEVICE) return;

@@ -28,7 +28,7 @@ void probe_openvino(probe_report *r) {
   } version;
   char folder[512];
   const char *in_folder = openvino_in_folder(folder, sizeof folder);
-  const char *const names[] = {in_folder ? in_folder : "libopenvino_c.so", "libopenvino_c.so", NULL};
+  const char *const names[] = {in_folder ? in_folder : "libopenvino_c.so", in_folder ? "libopenvino_c.so" : NULL, NULL};
   int (*get)(version *v) = NULL;
   version v = {0};
   void *library = probe_open(r, names, "install OpenVINO and name the folder of libopenvino_c.so in ACCEL_OPENVINO_DIR");
