@@ -1,0 +1,63 @@
+"""`accel verify` on the golden of every encoder and head (tests/fixtures/models/goldens.list), on each device given in ACCEL_TEST_DEVICES (default: cpu
+and reference, as far as they are built), and batch invariance: a batch of 3 with padding equals three singles.
+"""
+import json
+import os
+import struct
+import subprocess
+import tempfile
+import unittest
+
+ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+ACCEL = os.path.join(BUILD, "bin", "accel")
+MODELS = os.path.join(ROOT, "tests", "fixtures", "models")
+DEVICES = os.environ.get("ACCEL_TEST_DEVICES", "cpu reference").split()
+
+
+def goldens():
+    with open(os.path.join(MODELS, "goldens.list")) as f:
+        return [line.split() for line in f if line.strip() and not line.startswith("#")]
+
+
+def verify(model, golden, device, architecture):
+    command = [ACCEL, "verify", os.path.join(MODELS, model), "--golden", os.path.join(MODELS, model, golden), "--device", device, "--json"]
+    if architecture:
+        command += ["--architecture", architecture]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
+    report = json.loads(done.stdout) if done.stdout.strip() else {}
+    return done.returncode, report, done.stderr
+
+
+class Goldens(unittest.TestCase):
+    def test_every_golden_passes(self):
+        self.assertGreater(len(goldens()), 100)
+        for device in DEVICES:
+            for model, golden, *rest in goldens():
+                with self.subTest(device=device, model=model, golden=golden):
+                    code, report, errors = verify(model, golden, device, rest[0] if rest else None)
+                    self.assertEqual(code, 0, errors + json.dumps(report))
+                    self.assertTrue(report["pass"])
+                    self.assertEqual(report["device"], device)
+
+    def test_a_wrong_golden_fails(self):
+        """One value of the expected output changed: exit 6 and pass false."""
+        model, golden, *rest = goldens()[0]
+        with open(os.path.join(MODELS, model, golden), "rb") as f:
+            data = bytearray(f.read())
+        (n,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8:8 + n])
+        begin = next(v["data_offsets"][0] for k, v in header.items() if k.startswith("out."))
+        (value,) = struct.unpack_from("<f", data, 8 + n + begin)
+        struct.pack_into("<f", data, 8 + n + begin, value + 1)
+        with tempfile.TemporaryDirectory() as work:
+            path = os.path.join(work, "wrong.safetensors")
+            with open(path, "wb") as f:
+                f.write(data)
+            code, report, _ = verify(model, path, DEVICES[0], rest[0] if rest else None)
+            self.assertEqual(code, 6)
+            self.assertFalse(report["pass"])
+
+
+if __name__ == "__main__":
+    unittest.main()
