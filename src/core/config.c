@@ -24,12 +24,16 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
     {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
+    {"ACCEL_PROBE", "the helper program that looks at vendor software; default libexec/accel/accel-probe"},
+    {"ACCEL_OPENVINO_DIR", "folder of libopenvino_c.so"},
+    {"ACCEL_DETECT_ROOT", "tests: directory put in front of /sys, /dev and /etc when hardware is looked for"},
     {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},
 
     {"XDG_CACHE_HOME", "user's cache directory; default ~/.cache"},
     {"XDG_CONFIG_HOME", "user's configuration directory; default ~/.config"},
     {"HOME", "user's directory"},
     {"PATH", "where helper programs such as rocm-smi are looked for"},
+    {"TERM", "the terminal; dumb has neither colour nor progress bar"},
     {"NO_COLOR", "set: no colour on the terminal"},
     {"HF_HUB_CACHE", "Hugging Face's model cache, read only; default $HF_HOME/hub"},
     {"HF_HOME", "Hugging Face's directory; default $XDG_CACHE_HOME/huggingface"},
@@ -51,9 +55,12 @@ const accel__config_variable accel__config_table[] = {
 };
 const size_t accel__config_count = sizeof accel__config_table / sizeof *accel__config_table;
 
+const char *accel__env_raw(const char *name) {
+  return getauxval(AT_SECURE) ? NULL : getenv(name); /* setuid: the caller of the program is not to steer it */
+}
+
 const char *accel__env(const char *name) {
-  if (getauxval(AT_SECURE)) return NULL; /* setuid: the caller of the program is not to steer it */
-  const char *value = getenv(name);
+  const char *value = accel__env_raw(name);
   return value && *value ? value : NULL;
 }
 

@@ -329,8 +329,10 @@ static void test_environment(void **state) {
   (void)state;
   unsetenv("ACCEL_DEVICE");
   assert_null(accel__env("ACCEL_DEVICE"));
+  assert_null(accel__env_raw("ACCEL_DEVICE"));
   setenv("ACCEL_DEVICE", "", 1);
   assert_null(accel__env("ACCEL_DEVICE"));
+  assert_string_equal(accel__env_raw("ACCEL_DEVICE"), "");
   setenv("ACCEL_DEVICE", "cpu", 1);
   assert_string_equal(accel__env("ACCEL_DEVICE"), "cpu");
   unsetenv("ACCEL_DEVICE");
