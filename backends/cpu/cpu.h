@@ -1,0 +1,86 @@
+/* cpu.h - what the files of the CPU plugin share.
+ *
+ * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and kernel tables
+ * weights.c  packing at init                 launch.c   op -> function, shared splitting    linear.c attention.c rows.c   one family of ops each
+ * kernels/   what runs on one core: kernels.def lists them, kernels.h says what they compute
+ */
+#ifndef ACCEL_CPU_H
+#define ACCEL_CPU_H
+
+#include "kernels/kernels.h"
+#include "kit/kit.h"
+
+/* ---- weights ---- */
+
+/* Weight matrices of one or more linear nodes in the panels that cpu_gemm reads. */
+typedef struct cpu_linear {
+  int32_t w, gate;  /* weight indices; gate -1: none, or in w */
+  int32_t bias;     /* weight index; only INTERLEAVED, whose biases are stored apart */
+  int32_t glu;      /* accel_plugin_kind GLU_ */
+  int32_t trans;    /* stored [K,N] */
+  int64_t n, k;     /* columns of the result */
+  int64_t panels;
+  float *packed;    /* [panels][k][panel_cols] */
+  float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
+} cpu_linear;
+
+typedef struct cpu_weight {
+  bool raw;        /* some op reads the rows as they are */
+  bool mapped;     /* weight_map is held until cleanup */
+  const float *data;
+  float *copy;     /* of a mapping that is not aligned */
+} cpu_weight;
+
+/* An endpoint's private part; immutable after open. */
+typedef struct cpu_self {
+  const accel_plugin_program *program;
+  cpu_kernels kernels;
+  int64_t cache_floats; /* cpu_gemm.cache_floats */
+  cpu_weight *weight;   /* [n_weight] */
+  cpu_linear *linear;
+  uint32_t n_linear;
+  int32_t *linear_of;   /* [n_node]: index into linear, -1 none */
+  void *arena;          /* all packed panels */
+} cpu_self;
+
+int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
+void cpu_close(void *self);
+void *cpu_weight_data(void *self, uint32_t index);
+/* Gives back the mappings that were kept; before cpu_close. */
+void cpu_unmap(cpu_self *self, const accel_plugin_host *host);
+/* Bytes that cpu_open keeps for a weight: kit_backend.weight_bytes. */
+uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+
+/* ---- devices ---- */
+
+int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n, accel_plugin_error *error);
+int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
+/* Floats of x that a linear keeps in the second-level cache while it goes through the panels: half of that cache. */
+int64_t cpu_cache_floats(void);
+
+/* ---- launches ---- */
+
+int32_t cpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
+bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
+
+uint32_t cpu_workers(const kit_launch *launch);
+/* fn(arg, i, worker) for i < n on the host's threads; on the calling one when n is 1 or there are no others. */
+void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn, void *arg);
+/* Splits `rows` rows of `cost` (rough nanoseconds each) into tasks: 1 when splitting would not pay, else a few per worker. */
+uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
+static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return all * i / n; }
+
+int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_norm(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_softmax(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_unary(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_binary(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_gather(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_reduce(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_rope(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_rope_workspace(const kit_launch *shapes, uint32_t workers);
+
+#endif

@@ -1,0 +1,6 @@
+/* attention_avx2.c - attention for AVX2 and FMA. */
+#include "kernels/vec_avx2.h"
+
+#define GEMM_ROWS 6
+#define GEMM_VECS 2
+#include "kernels/attention_body.h"

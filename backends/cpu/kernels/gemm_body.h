@@ -1,0 +1,139 @@
+/* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c. */
+#include "kernels/kernels.h"
+#include "kernels/math_body.h"
+#include "kernels/micro_body.h"
+
+/* Few rows: several panels at once. */
+#if V_REGISTERS >= 32
+MICRO(1, 8) MICRO(2, 4) MICRO(3, 4) MICRO(4, 2)
+static const struct {
+  micro_fn run;
+  int panels;
+} wide[] = {{NULL, 1}, {micro_1_8, 8}, {micro_2_4, 4}, {micro_3_4, 4}, {micro_4_2, 2}};
+#else
+MICRO(1, 4) MICRO(2, 2) MICRO(3, 2)
+static const struct {
+  micro_fn run;
+  int panels;
+} wide[] = {{NULL, 1}, {micro_1_4, 4}, {micro_2_2, 2}, {micro_3_2, 2}, {micro_4_1, 1}};
+#endif
+enum { WIDE_ROWS = 4, WIDE_PANELS = 8 };
+
+#define ACTIVATE(act) \
+  case act:           \
+    for (int64_t i = 0; i < n; i += V) v_storen(y + i, v_act(act, v_loadn(x + i, n - i), alpha), n - i); \
+    return;
+
+static void activate(int act, float parameter, const float *x, float *y, int64_t n) {
+  vf alpha = v_set(parameter);
+  switch (act) {
+    ACTIVATE(ACCEL_PLUGIN_ACT_NONE)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU_TANH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU_QUICK)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SILU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_TANH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SIGMOID)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU2)
+    ACTIVATE(ACCEL_PLUGIN_ACT_MISH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_LEAKY_RELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SOFTPLUS)
+    ACTIVATE(ACCEL_PLUGIN_ACT_HARDSWISH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_ELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU6)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SWIGLU_OAI)
+  }
+}
+
+void CPU_NAME(activate, row)(int act, float alpha, const float *x, float *y, int64_t n) { activate(act, alpha, x, y, n); }
+
+/* ---- what happens to a finished tile, while it is in the first-level cache ---- */
+
+static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols, int64_t at) {
+  if (!bias) return;
+  for (int64_t j = 0; j < cols; j += V) {
+    vf b = v_loadn(bias + j, cols - j);
+    for (int64_t i = 0; i < rows; i++) v_store(tile + i * GEMM_COLS + at + j, v_add(v_load(tile + i * GEMM_COLS + at + j), b));
+  }
+}
+
+static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+  const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width, cols = g->n - col < width ? g->n - col : width;
+  add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols, 0);
+  if (g->glu) { /* left half up, right half gate */
+    add_bias(tile, rows, g->bias_gate ? g->bias_gate + col : NULL, cols, width);
+    vf more = v_set(g->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.0f : 0.0f);
+    for (int64_t i = 0; i < rows; i++) {
+      float *up = tile + i * GEMM_COLS, *gate = up + width;
+      activate(g->act, g->alpha, gate, gate, width);
+      for (int64_t j = 0; j < width; j += V) v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
+    }
+  } else if (g->act != ACCEL_PLUGIN_ACT_NONE) {
+    activate(g->act, g->alpha, tile, tile, rows * GEMM_COLS);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    float *y = g->y + (row + i) * g->ldy + col;
+    const float *t = tile + i * GEMM_COLS, *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
+    for (int64_t j = 0; j < cols; j += V) {
+      vf v = v_load(t + j);
+      if (r) v = v_add(v, v_loadn(r + j, cols - j));
+      v_storen(y + j, v, cols - j);
+    }
+  }
+}
+
+/* ---- the walk ---- */
+
+/* Rows that share one pass over the panels: their part of x and a panel stay in the second-level cache together. */
+static int64_t block_rows(const cpu_gemm *g) {
+  int64_t rows = g->cache_floats / (g->k ? g->k : 1);
+  return rows < 4 * GEMM_ROWS ? 4 * GEMM_ROWS : rows;
+}
+
+static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t panel_end) {
+  float tile[WIDE_ROWS * WIDE_PANELS * GEMM_COLS] __attribute__((aligned(64))), one[WIDE_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const int64_t size = g->k * GEMM_COLS;
+  while (panel < panel_end) {
+    int panels = panel_end - panel >= wide[rows].panels ? wide[rows].panels : 1;
+    int64_t ldc = panels * GEMM_COLS;
+    (panels > 1 ? wide[rows].run : micro_of_rows[rows])(g->k, g->x + row * g->ldx, g->ldx, g->w + panel * size, GEMM_COLS, size, tile, ldc);
+    for (int p = 0; p < panels; p++, panel++) {
+      for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < GEMM_COLS; j += V) v_store(one + i * GEMM_COLS + j, v_load(tile + i * ldc + p * GEMM_COLS + j));
+      finish(g, one, row, rows, panel);
+    }
+  }
+}
+
+void CPU_NAME(linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+  float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const int64_t size = g->k * GEMM_COLS, block = block_rows(g);
+  if (row_end - row <= WIDE_ROWS) {
+    if (row < row_end) few_rows(g, row, row_end - row, panel, panel_end);
+    return;
+  }
+  while (row < row_end) {
+    int64_t blocks = (row_end - row + block - 1) / block, stop = row + (row_end - row + blocks - 1) / blocks;
+    for (int64_t p = panel; p < panel_end; p++)
+      for (int64_t i = row, rows; i < stop; i += rows) {
+        rows = micro_height(stop - i);
+        micro_of_rows[rows](g->k, g->x + i * g->ldx, g->ldx, g->w + p * size, GEMM_COLS, size, tile, GEMM_COLS);
+        finish(g, tile, i, rows, p);
+      }
+    row = stop;
+  }
+}
+
+/* Rows of w become columns of a panel, V at a time; missing ones are zeros. */
+void CPU_NAME(pack, column)(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp) {
+  vf x[V];
+  int64_t j = 0;
+  for (; j + V <= k; j += V) {
+    for (int64_t i = 0; i < V; i++) x[i] = i < rows ? v_load(w + i * ldw + j) : v_zero();
+    v_transpose(x);
+    for (int64_t i = 0; i < V; i++) v_store(panel + (j + i) * ldp, x[i]);
+  }
+  for (; j < k; j++)
+    for (int64_t i = 0; i < V; i++) panel[j * ldp + i] = i < rows ? w[i * ldw + j] : 0.0f;
+}

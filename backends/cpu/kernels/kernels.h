@@ -1,0 +1,155 @@
+/* kernels.h - what the CPU plugin's kernels compute; the list of them is kernels.def.
+ *
+ * Kernels are pure: no allocation, no threads, no state.  All matrices are fp32, row-major, strides in elements, any alignment.
+ * A kernel reads and writes exactly the elements that its comment names. */
+#ifndef ACCEL_CPU_KERNELS_H
+#define ACCEL_CPU_KERNELS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "accel/plugin.h"
+
+typedef enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COUNT } cpu_isa;
+
+/* ---- linear ---- */
+
+/* y[m, n] = act(x[m, k] w^T + bias) + residual.
+ * w is packed: panels of `panel_cols` columns (cpu_kernels), panel p holds columns p * panel_cols .. as [k][panel_cols], missing ones zero.
+ * glu: n counts the results; a panel holds panel_cols/2 columns of up and then the same columns of gate; y = (act(gate) * up) + residual. */
+typedef struct cpu_gemm {
+  int64_t n, k;
+  const float *x;
+  int64_t ldx;
+  const float *w;
+  float *y;
+  int64_t ldy;
+  const float *bias, *bias_gate; /* [n] or NULL */
+  const float *residual;         /* [m, n] or NULL; may be y itself */
+  int64_t ldr;
+  int32_t act, glu;
+  float alpha;
+  int64_t cache_floats; /* part of x that should stay in the second-level cache */
+} cpu_gemm;
+/* Rows [row, row_end) and panels [panel, panel_end) of the result. */
+typedef void cpu_gemm_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
+
+/* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V columns of the k rows. */
+typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp);
+
+/* ---- attention ---- */
+
+enum { CPU_ATTENTION_ROWS = 112 }; /* query rows of one block, at most */
+
+/* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].  A row that sees no key gives zeros.
+ * Positions are row numbers unless query_position and key_position are given (magnitudes below 2^24). */
+typedef struct cpu_attention {
+  const float *q, *k, *v;
+  float *y;
+  int64_t ldq, ldk, ldv, ldy, keys, dk, dv;
+  float scale, softcap, sink;                    /* softcap 0: off; sink -INFINITY: none */
+  int64_t left, right;                           /* keys seen behind and ahead; -1 all.  causal is right 0 */
+  const int32_t *query_position, *key_position;  /* both or none */
+  const int32_t *mask;                           /* [keys] 0 hides, or NULL */
+  const float *bias;                             /* dense: [i * bias_row + j * bias_column] (bias_column 0 or 1), or NULL */
+  int64_t bias_row, bias_column;
+  const float *relative;                         /* [j - i + relative_origin], or NULL */
+  float slope;                                   /* alibi with explicit positions */
+  /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols] (either may be NULL) of the relative rows
+   * relative_first ..; relative_row[i - j + relative_origin] is the row of a distance */
+  const float *rel_k, *rel_q;
+  const int32_t *relative_row;
+  int64_t relative_origin, relative_first, relative_columns;
+  float *probs; /* [i * ldp + j], j < probs_columns, or NULL */
+  int64_t ldp, probs_columns;
+} cpu_attention;
+typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+
+/* Where things lie in the workspace, in floats. */
+typedef struct cpu_attention_plan {
+  int64_t keys, columns;                     /* keys and dv rounded up to whole panels */
+  int64_t v, position, key_side, score, all; /* offsets and total */
+  int64_t rows;                              /* of a block */
+} cpu_attention_plan;
+static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns, int64_t tile_rows,
+                                                      int64_t panel_cols) {
+  cpu_attention_plan p;
+  p.keys = (keys + panel_cols - 1) / panel_cols * panel_cols;
+  p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
+  p.v = p.keys * dk;
+  p.position = p.v + keys * p.columns;
+  p.key_side = p.position + p.keys;
+  p.score = (p.key_side + keys * relative_columns + 15) / 16 * 16;
+  p.rows = 65536 / (p.keys + relative_columns + 1) / tile_rows * tile_rows; /* a block's scores: a quarter of a megabyte */
+  if (p.rows > CPU_ATTENTION_ROWS / tile_rows * tile_rows) p.rows = CPU_ATTENTION_ROWS / tile_rows * tile_rows;
+  if (p.rows < tile_rows) p.rows = tile_rows;
+  p.all = p.score + p.rows * (p.keys + relative_columns) + 16;
+  return p;
+}
+
+/* ---- rows ---- */
+
+/* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size` elements; sum = x + residual when wanted. */
+typedef struct cpu_norm {
+  const float *x, *residual, *gamma, *beta; /* all but x may be NULL */
+  float *y, *sum;                           /* either may lie over x or residual; sum may be NULL.  Both have stride ldy */
+  int64_t ldx, ldr, ldy, size, groups;
+  int32_t kind; /* accel_plugin_kind NORM_ */
+  float eps, gamma_offset;
+} cpu_norm;
+typedef void cpu_norm_fn(const cpu_norm *g, int64_t row, int64_t row_end);
+
+/* One row; y may be x. */
+typedef void cpu_softmax_fn(const float *x, float *y, int64_t n, int32_t logarithm);
+
+/* y[i] = act(x[i]), i < n; y may be x.  act: accel_plugin_act. */
+typedef void cpu_activate_fn(int act, float alpha, const float *x, float *y, int64_t n);
+/* Kinds of accel_plugin_unary; answers 0 for those it does not know (sin, cos). */
+typedef int32_t cpu_unary_fn(int32_t kind, float alpha, float beta, const float *x, float *y, int64_t n);
+/* y[i] = a[i * a_step] op b[i * b_step], steps 0 or 1; y may be a or b where the step is 1.  Answers 0 for kinds it does not know (pow, where). */
+typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n);
+/* y += weight x */
+typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
+
+/* Rotates the first 2 * pairs of every `head` columns by position[row] * frequency[pair]; y may be x. */
+typedef struct cpu_rope {
+  const float *x, *frequency; /* [pairs] */
+  float *y;
+  const int32_t *position; /* [rows]; NULL: all 0 */
+  int64_t ldx, ldy, cols, head, pairs;
+  int32_t interleaved;
+  float mscale;
+} cpu_rope;
+/* table: 2 * pairs floats of workspace */
+typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float *table);
+
+/* ---- the table ---- */
+
+#define CPU_KERNEL(slot, op, tile, ISA, isa) cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
+#include "kernels/kernels.def"
+
+/* The kernels that one ISA uses: of each kind the newest that it can run. */
+typedef struct cpu_kernels {
+  cpu_isa isa;
+  int64_t vector, panel_cols, tile_rows; /* floats of a vector; columns of a panel; rows of a register tile */
+  cpu_gemm_fn *gemm;
+  cpu_pack_fn *pack;
+  cpu_attention_fn *attention;
+  cpu_norm_fn *norm;
+  cpu_softmax_fn *softmax;
+  cpu_activate_fn *activate;
+  cpu_unary_fn *unary;
+  cpu_binary_fn *binary;
+  cpu_accumulate_fn *accumulate;
+  cpu_rope_fn *rope;
+} cpu_kernels;
+
+/* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
+int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
+const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
+/* The one to use: the newest, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be obeyed. */
+cpu_isa cpu_isa_choose(char *refused, size_t size);
+void cpu_kernels_of(cpu_isa isa, cpu_kernels *out);
+
+#endif

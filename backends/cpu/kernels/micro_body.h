@@ -1,0 +1,68 @@
+/* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after vec_<isa>.h.
+ *
+ * COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.  Every element is one
+ * chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does not depend on its batch. */
+#ifndef ACCEL_CPU_MICRO_BODY_H
+#define ACCEL_CPU_MICRO_BODY_H
+
+#define GEMM_COLS (GEMM_VECS * V)
+#define MICRO_UNROLL _Pragma("GCC unroll 32")
+enum { MICRO_PREFETCH = 12 }; /* steps of k ahead that b is asked for: beyond what the processor fetches by itself across pages */
+
+/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * ldb.  c: rows at stride ldc, panels side by side. */
+V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel,
+                    float *c, int64_t ldc) {
+  vf sum[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_zero();
+  }
+  for (int64_t k = 0; k < k_count; k++) {
+    vf x[GEMM_ROWS * GEMM_VECS];
+    MICRO_UNROLL for (int p = 0; p < panels; p++) {
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) x[p * GEMM_VECS + j] = v_load(b + p * panel + j * V);
+      v_prefetch(b + p * panel + MICRO_PREFETCH * ldb);
+      if (GEMM_COLS > 16) v_prefetch(b + p * panel + MICRO_PREFETCH * ldb + 16);
+    }
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      vf w = v_set(a[i * lda + k]);
+      MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_fma(w, x[j], sum[i][j]);
+    }
+    b += ldb;
+  }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) v_store(c + i * ldc + j * V, sum[i][j]);
+  }
+}
+
+typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel, float *c, int64_t ldc);
+
+#define MICRO(rows, panels)                                                                                                                \
+  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel, float *c, \
+                                      int64_t ldc) {                                                                                       \
+    micro(rows, panels, k_count, a, lda, b, ldb, panel, c, ldc);                                                                           \
+  }
+MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
+#if GEMM_ROWS >= 6
+MICRO(5, 1) MICRO(6, 1)
+#endif
+#if GEMM_ROWS >= 14
+MICRO(7, 1) MICRO(8, 1) MICRO(9, 1) MICRO(10, 1) MICRO(11, 1) MICRO(12, 1) MICRO(13, 1) MICRO(14, 1)
+#endif
+
+static const micro_fn micro_of_rows[GEMM_ROWS + 1] = {
+  NULL, micro_1_1, micro_2_1, micro_3_1, micro_4_1,
+#if GEMM_ROWS >= 6
+  micro_5_1, micro_6_1,
+#endif
+#if GEMM_ROWS >= 14
+  micro_7_1, micro_8_1, micro_9_1, micro_10_1, micro_11_1, micro_12_1, micro_13_1, micro_14_1,
+#endif
+};
+
+/* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
+static inline int64_t micro_height(int64_t left) {
+  int64_t tiles = (left + GEMM_ROWS - 1) / GEMM_ROWS;
+  return (left + tiles - 1) / tiles;
+}
+
+#endif

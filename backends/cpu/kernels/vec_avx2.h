@@ -1,0 +1,99 @@
+/* vec_avx2.h - the vocabulary of vec.h on 8 floats: AVX2 and FMA. */
+#ifndef ACCEL_CPU_VEC_AVX2_H
+#define ACCEL_CPU_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__avx2
+#define CPU_NAME(op, tile) CPU_NAME_(op, tile)
+#define V 8
+#define V_REGISTERS 16
+#define V_ANGLE_LIMIT 100000.0f /* of v_sincos */
+#define V_INLINE static inline __attribute__((always_inline))
+
+typedef __m256 vf;
+typedef __m256 vm; /* all ones or all zeros in each lane */
+
+V_INLINE __m256i v_first(int64_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > V ? V : (int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+V_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+V_INLINE vf v_loadn(const float *p, int64_t n) { return n >= V ? v_load(p) : _mm256_maskload_ps(p, v_first(n)); }
+V_INLINE void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
+V_INLINE void v_storen(float *p, vf x, int64_t n) {
+  if (n >= V) v_store(p, x);
+  else _mm256_maskstore_ps(p, v_first(n), x);
+}
+V_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
+V_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
+V_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+V_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+V_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+V_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+V_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+V_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+V_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+V_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+V_INLINE vf v_sqrt(vf x) { return _mm256_sqrt_ps(x); }
+V_INLINE vf v_abs(vf x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+V_INLINE vf v_copysign(vf x, vf sign) {
+  vf bit = _mm256_set1_ps(-0.0f);
+  return _mm256_or_ps(_mm256_andnot_ps(bit, x), _mm256_and_ps(bit, sign));
+}
+/* x with the sign bit inverted where `sign` is -0. */
+V_INLINE vf v_flip(vf x, vf sign) { return _mm256_xor_ps(x, sign); }
+V_INLINE vm v_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+V_INLINE vf v_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
+V_INLINE vf v_rint(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* x 2^n for integral n; only for results that are normal numbers. */
+V_INLINE vf v_ldexp_normal(vf x, vf n) {
+  return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
+}
+/* Same for |n| <= 252 and every result. */
+V_INLINE vf v_ldexp(vf x, vf n) {
+  vf half = v_rint(v_mul(n, v_set(0.5f)));
+  return v_ldexp_normal(v_ldexp_normal(x, half), v_sub(n, half));
+}
+/* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
+V_INLINE vf v_frexp(vf x, vf *exponent) {
+  vm tiny = v_lt(x, v_set(1.17549435e-38f));
+  x = v_select(tiny, v_mul(x, v_set(8388608.0f)), x);
+  __m256i bits = _mm256_sub_epi32(_mm256_castps_si256(x), _mm256_set1_epi32(0x3f3504f3)); /* 1/sqrt 2 */
+  __m256i e = _mm256_srai_epi32(bits, 23);
+  *exponent = v_sub(_mm256_cvtepi32_ps(e), v_select(tiny, v_set(23.0f), v_zero()));
+  return _mm256_castsi256_ps(_mm256_sub_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(e, 23)));
+}
+V_INLINE float v_sum(vf x) {
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+/* Largest element; what it answers when one is NaN is not defined. */
+V_INLINE float v_largest(vf x) {
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
+/* Eight rows of eight: x[i] holds row i, becomes column i. */
+V_INLINE void v_transpose(vf x[V]) {
+  vf t[V], u[V];
+  for (int i = 0; i < 8; i += 2) {
+    t[i] = _mm256_unpacklo_ps(x[i], x[i + 1]);
+    t[i + 1] = _mm256_unpackhi_ps(x[i], x[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
+    u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
+    u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
+    u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; i++) {
+    x[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
+    x[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
+  }
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* vec_avx512.h - the vocabulary of vec.h on 16 floats: AVX-512 F, BW, DQ, VL. */
+#ifndef ACCEL_CPU_VEC_AVX512_H
+#define ACCEL_CPU_VEC_AVX512_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__avx512
+#define CPU_NAME(op, tile) CPU_NAME_(op, tile)
+#define V 16
+#define V_REGISTERS 32
+#define V_ANGLE_LIMIT 100000.0f /* of v_sincos */
+#define V_INLINE static inline __attribute__((always_inline))
+
+typedef __m512 vf;
+typedef __mmask16 vm;
+
+V_INLINE vm v_first(int64_t n) { return n >= V ? (vm)0xffff : (vm)((1u << n) - 1); }
+V_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+V_INLINE vf v_loadn(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
+V_INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+V_INLINE void v_storen(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, v_first(n), x); }
+V_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
+V_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+V_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+V_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+V_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+V_INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+V_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+V_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+V_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+V_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+V_INLINE vf v_sqrt(vf x) { return _mm512_sqrt_ps(x); }
+V_INLINE vf v_abs(vf x) { return _mm512_abs_ps(x); }
+V_INLINE vf v_copysign(vf x, vf sign) {
+  vf bit = _mm512_set1_ps(-0.0f);
+  return _mm512_or_ps(_mm512_andnot_ps(bit, x), _mm512_and_ps(bit, sign));
+}
+/* x with the sign bit inverted where `sign` is -0. */
+V_INLINE vf v_flip(vf x, vf sign) { return _mm512_xor_ps(x, sign); }
+V_INLINE vm v_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+V_INLINE vf v_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
+V_INLINE vf v_rint(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* x 2^n for integral n; denormal and infinite results as they should be. */
+V_INLINE vf v_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+/* Same, only for results that are normal numbers. */
+V_INLINE vf v_ldexp_normal(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+/* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
+V_INLINE vf v_frexp(vf x, vf *exponent) {
+  vf e = _mm512_getexp_ps(x), m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero);
+  vm high = _mm512_cmp_ps_mask(m, _mm512_set1_ps(1.41421356f), _CMP_GE_OQ);
+  *exponent = _mm512_mask_add_ps(e, high, e, _mm512_set1_ps(1.0f));
+  return _mm512_mask_mul_ps(m, high, m, _mm512_set1_ps(0.5f));
+}
+V_INLINE float v_sum(vf x) { return _mm512_reduce_add_ps(x); }
+/* Largest element; what it answers when one is NaN is not defined. */
+V_INLINE float v_largest(vf x) { return _mm512_reduce_max_ps(x); }
+V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
+
+/* Sixteen rows of sixteen: x[i] holds row i, becomes column i. */
+V_INLINE void v_transpose(vf x[V]) {
+  vf t[V];
+  for (int i = 0; i < 16; i += 4) {
+    vf a = _mm512_unpacklo_ps(x[i], x[i + 1]), b = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    vf c = _mm512_unpacklo_ps(x[i + 2], x[i + 3]), d = _mm512_unpackhi_ps(x[i + 2], x[i + 3]);
+    t[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)));
+    t[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(c)));
+    t[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
+    t[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(b), _mm512_castps_pd(d)));
+  }
+  for (int i = 0; i < 4; i++) { /* 128-bit quarters of t[i], t[i+4], t[i+8], t[i+12] */
+    vf a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+    vf c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88), d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+    x[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+    x[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+    x[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+    x[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+  }
+}
+
+#endif
