@@ -9,7 +9,7 @@ accel_status accel__bert_read(accel__build *b, accel__bert_config *c) {
       ACCEL_FIELD_INT("num_attention_heads", &c->heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("intermediate_size", &c->inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("max_position_embeddings", &c->positions, 1, ACCEL__MAX_POSITIONS),
-      ACCEL_FIELD_INT("type_vocab_size", &c->types, 1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("type_vocab_size", &c->types, c->types == 0 ? 0 : 1, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("pad_token_id", &c->pad_id, 0, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_NUMBER("layer_norm_eps", &c->eps),
       ACCEL_FIELD_BOOL("tie_word_embeddings", &c->tied),

@@ -11,7 +11,8 @@ typedef struct accel__bert_config {
   accel__activation act;
 } accel__bert_config;
 
-/* Defaults of transformers' class in *c; the fields of config.json on top; labels; variants refused. */
+/* Defaults of transformers' class in *c; the fields of config.json on top; labels; variants refused.  type_vocab_size may be 0 where the
+ * default is. */
 accel_status accel__bert_read(accel__build *b, accel__bert_config *c);
 /* LayerNorm(word + type + position) [T, embedding] from "embeddings.*", and declares the inputs. */
 accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *c, accel__input_default positions, int64_t position_offset);

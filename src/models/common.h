@@ -122,7 +122,8 @@ void accel__head_tokens(accel__build *b, accel__tensor x, const char *name);  /*
 /* pooled [B,C] -> logits [B, num_labels] by <name> */
 void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name);
 void accel__head_spans(accel__build *b, accel__tensor x, const char *name);   /* start_logits, end_logits [T] */
-/* x [T,C] times the word embeddings, or <decoder>.weight when the checkpoint has its own; bias: the first of the two names that is there. */
+/* x [T,C] times the word embeddings, or <decoder>.weight when the checkpoint has its own; bias: <decoder>.bias
+ * when it is there, else `bias`; NULL none. */
 accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings, const char *decoder,
                                      const char *bias);
 

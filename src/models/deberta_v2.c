@@ -54,7 +54,6 @@ static accel_status read_config(accel__build *b, deberta_config *c) {
                         .biased_input = true, .legacy = true, .buckets = -1, .max_relative = -1, .conv_groups = 1,
                         .conv_act = {.act = ACCEL_PLUGIN_ACT_TANH}, .pooler_act = gelu};
   const char *norm = NULL;
-  const accel__field types = ACCEL_FIELD_INT("type_vocab_size", &c->base.types, 0, ACCEL__MAX_VOCAB);
   const accel__field fields[] = {
       ACCEL_FIELD_INT("embedding_size", &c->base.embedding, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_BOOL("relative_attention", &c->relative),
@@ -71,7 +70,6 @@ static accel_status read_config(accel__build *b, deberta_config *c) {
       ACCEL_FIELD_ACT("pooler_hidden_act", &c->pooler_act),
       ACCEL_FIELD_STRING("norm_rel_ebd", &norm),
   };
-  ACCEL_TRY(accel__read_fields(b, &types, 1));
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(read_kinds(b, c));
   c->norm_relative = lists(norm, "layer_norm");
@@ -205,11 +203,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   deberta_config d;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "deberta."));
   ACCEL_TRY(read_config(&b, &d));
-  int64_t types = d.base.types;
   ACCEL_TRY(accel__bert_read(&b, &d.base));
-  d.base.types = types;
   ACCEL_TRY(settle(&b, &d));
-  if (!d.biased_input && d.relative) model->max_positions = d.base.positions;
   accel__tensor x = encoder(&b, &d);
   heads(&b, &d, x);
   return accel__build_end(&b, x);

@@ -277,7 +277,8 @@ accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t v
   accel__tensor c = -1;
   if (bias != NULL) {
     snprintf(name, sizeof name, "%s.bias", decoder);
-    c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &vocab, accel__has(b, "%s", bias) ? bias : name);
+    bool has_own = b->request->checkpoint != NULL && accel__has(b, "%s", name); /* what the forward pass adds, unless tied to `bias` */
+    c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &vocab, has_own ? name : bias);
   }
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
 }

@@ -73,7 +73,7 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
   int64_t table_rows = BUCKETS;
-  accel__bert_config c = {.vocab = 30527, .hidden = 768, .layers = 12, .heads = 12, .inner = 3072, .positions = 512, .types = 1, .pad_id = 1,
+  accel__bert_config c = {.vocab = 30527, .hidden = 768, .layers = 12, .heads = 12, .inner = 3072, .positions = 512, .types = 0, .pad_id = 1,
                           .eps = 1e-12, .tied = true, .act = gelu_act};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "mpnet."));
   const accel__field field = ACCEL_FIELD_INT("relative_attention_num_buckets", &table_rows, BUCKETS, 1 << 16);

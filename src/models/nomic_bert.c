@@ -63,7 +63,6 @@ static accel_status read_remote(accel__build *b, nomic_config *c) {
       ACCEL_FIELD_INT("n_inner", &c->base.inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("n_positions", &c->base.positions, 1, ACCEL__MAX_POSITIONS),
       ACCEL_FIELD_INT("vocab_size", &c->base.vocab, 1, ACCEL__MAX_VOCAB),
-      ACCEL_FIELD_INT("type_vocab_size", &c->base.types, 0, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("pad_vocab_size_multiple", &multiple, 1, 1 << 16),
       ACCEL_FIELD_NUMBER("layer_norm_epsilon", &c->base.eps),
       ACCEL_FIELD_BOOL("qkv_proj_bias", &c->qkv_bias),
@@ -111,11 +110,9 @@ static accel_status read_config(accel__build *b, nomic_config *c) {
                                .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
                       .gated = true};
   ACCEL_TRY(read_remote(b, c));
-  int64_t vocab = c->base.vocab, types = c->base.types;
-  bool spelled_remotely = accel__json_get(b->config, "n_embd") != NULL;
-  if (!spelled_remotely || types > 0) ACCEL_TRY(accel__bert_read(b, &c->base));
-  else return accel__refuse(b, "field 'type_vocab_size': 0 is not supported");
-  if (spelled_remotely) c->base.vocab = vocab;
+  int64_t vocab = c->base.vocab;
+  ACCEL_TRY(accel__bert_read(b, &c->base));
+  if (accel__json_get(b->config, "n_embd") != NULL) c->base.vocab = vocab; /* rounded up */
   c->head_dim = c->base.hidden / c->base.heads;
   ACCEL_TRY(accel__json_int(b->file, b->config, "head_dim", 1, ACCEL__MAX_WIDTH, &c->head_dim));
   c->remote = b->request->checkpoint != NULL && (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
