@@ -62,12 +62,28 @@ static uint32_t chars_before(cursor *c, uint32_t byte) {
   return (uint32_t)c->chars;
 }
 
+static uint32_t step(const char *text, size_t n, uint32_t at) {
+  uint32_t code_point;
+  return at + (uint32_t)accel__utf8_decode(text + at, n - at, &code_point);
+}
+
+/* Bytes of the first `lead` and the last `trail` code points of the token's span. */
+static void measure_spaces(const char *text, size_t n, accel__token *token) {
+  uint32_t at = token->start;
+  for (uint32_t k = 0; k < token->lead && at < token->end; ++k) at = step(text, n, at);
+  token->lead_bytes = at - token->start;
+  at = token->start;
+  for (uint32_t left = token->end_char - token->start_char; left > token->trail; --left) at = step(text, n, at);
+  token->trail_bytes = token->end - at;
+}
+
 static void count_chars(const char *text, size_t n, accel__tokens *tokens, size_t from) {
   cursor start = {text, n, 0, 0}, end = {text, n, 0, 0};
   for (size_t i = from; i < tokens->n; ++i) {
     accel__token *token = &tokens->at[i];
     token->start_char = chars_before(&start, token->start);
     token->end_char = chars_before(&end, token->end);
+    if (token->lead || token->trail) measure_spaces(text, n, token);
   }
 }
 
@@ -172,15 +188,17 @@ static accel_status truncate(const accel__tokenizer *t, const accel__encode_opti
 
 /* ---- post-processor ----------------------------------------------------------------------------------------------------------- */
 
-/* Moves both ends of [start, end) inwards over the spaces of the token's text. */
-static accel__span trimmed(accel__span at, const accel__token *token, bool first, bool prefix_space) {
-  uint32_t lead = token->lead;
-  if (lead > 0) {
-    if ((first || at.start == 0) && prefix_space && lead == 1) lead = 0; /* that space was put there, not read */
-    at.start = at.start + lead < at.end ? at.start + lead : at.end;
-  }
-  if (token->trail > 0 && at.end >= token->trail) at.end = at.end - token->trail > at.start ? at.end - token->trail : at.start;
+/* Moves both ends of a span inwards over `lead` and `trail`, never past each other. */
+static accel__span trimmed(accel__span at, uint32_t lead, uint32_t trail) {
+  at.start = at.end - at.start > lead ? at.start + lead : at.end;
+  if (at.end >= trail) at.end = at.end - at.start > trail ? at.end - trail : at.start;
   return at;
+}
+
+static void trim_token(const accel__token *token, bool first, bool prefix_space, accel__span *bytes, accel__span *chars) {
+  bool put = (first || chars->start == 0) && prefix_space && token->lead == 1; /* that space was put there, not read */
+  *bytes = trimmed(*bytes, put ? 0 : token->lead_bytes, token->trail_bytes);
+  *chars = trimmed(*chars, put ? 0 : token->lead, token->trail);
 }
 
 static void write_token(const accel__tokenizer *t, const accel__token *token, bool first, accel__encoding *out, size_t at) {
@@ -189,13 +207,18 @@ static void write_token(const accel__tokenizer *t, const accel__token *token, bo
   out->word_ids[at] = token->word;
   out->bytes[at] = (accel__span){token->start, token->end};
   out->chars[at] = (accel__span){token->start_char, token->end_char};
-  for (size_t i = 0; i < t->trims; ++i) {
-    out->bytes[at] = trimmed(out->bytes[at], token, first, t->trim_prefix_space[i]);
-    out->chars[at] = trimmed(out->chars[at], token, first, t->trim_prefix_space[i]);
-  }
+  for (size_t i = 0; i < t->trims; ++i) trim_token(token, first, t->trim_prefix_space[i], &out->bytes[at], &out->chars[at]);
 }
 
-/* Parts that one piece of the output is made of: one per sequence of the template. */
+/* The package knows of each text only where it occurs last in the template. */
+static int8_t sequence_id(const accel__template *template, size_t i) {
+  for (size_t j = i + 1; j < template->n; ++j) {
+    if (template->piece[j].sequence == template->piece[i].sequence) return -1;
+  }
+  return (int8_t)template->piece[i].sequence;
+}
+
+/* `choice`: the part of each sequence of the template. */
 static void write_piece(const accel__tokenizer *t, const accel__template *template, const accel__encode_options *how,
                         const accel__encode_scratch *s, const parts p[2], const uint32_t *choice, accel__encoding *out, size_t at) {
   size_t sequence = 0;
@@ -207,6 +230,9 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
     const accel__part *part = special ? NULL : &s->part[p[piece->sequence].first + chosen];
     size_t n = special ? piece->n : part->end - part->start;
     int32_t type = piece->type_id;
+    int8_t number = special ? -1 : sequence_id(template, i);
+    /* Without a post-processor the package loses track of the texts in overflowing pieces of a pair; so do we. */
+    if (t->bare && template == &t->pair && (choice[0] || choice[1])) number = choice[0] || piece->sequence == 0 ? 0 : -1;
     /* The package gives overflowing parts the number of their text, whatever the template says; RobertaProcessing knows better. */
     if (!special && chosen > 0) type = t->roberta && how->add_special_tokens ? 0 : piece->sequence;
     for (size_t j = 0; j < n; ++j, ++at) {
@@ -219,7 +245,7 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
         write_token(t, &s->tokens[piece->sequence].at[part->start + j], j == 0, out, at);
       }
       out->type_ids[at] = type;
-      out->sequence_ids[at] = (int8_t)piece->sequence;
+      out->sequence_ids[at] = number;
     }
   }
 }

@@ -55,6 +55,7 @@ typedef struct accel__token {
   uint32_t start_char, end_char; /* the same in code points; filled when the text is done */
   int32_t word;          /* number of the split, or of the word given */
   uint32_t lead, trail;  /* spaces at the ends of the token's text; counted only when the post-processor trims */
+  uint32_t lead_bytes, trail_bytes; /* what as many code points of the original take there */
 } accel__token;
 typedef struct accel__tokens {
   accel__token *at;
@@ -286,6 +287,7 @@ struct accel__tokenizer {
   accel__pre_tokenizer *pre_tokenizer;
   size_t pre_tokenizers;
   accel__template single, pair;
+  bool bare;     /* no post-processor */
   bool roberta;  /* RobertaProcessing: every type id is 0, also in overflowing pieces */
   size_t trims;  /* how often offsets are trimmed of spaces */
   bool trim_prefix_space[4];

@@ -431,6 +431,7 @@ static accel_status add_post_processor(accel__tokenizer *t, file_t *file, json_t
 
 accel_status accel__parse_post_processor(accel__tokenizer *t, file_t *file, json_t *object) {
   ACCEL_TRY(steps(t, file, object, "post_processor", "processors", add_post_processor));
+  t->bare = object == NULL;
   if (t->single.n == 0) ACCEL_TRY(push_piece(t, &t->single, 0, 0, NULL, 0));
   if (t->pair.n) return ACCEL_OK;
   ACCEL_TRY(push_piece(t, &t->pair, 0, 0, NULL, 0));
