@@ -1,0 +1,99 @@
+"""Runs Hugging Face models straight from their directories, on the hardware at hand.
+
+    embed = accel.pipeline("feature-extraction", "sentence-transformers/all-MiniLM-L6-v2", device="auto")
+    vectors = embed(["a sentence", "another"])           # numpy [2, 384]
+    model = accel.AutoModel.from_pretrained("org/name")  # model(input_ids=..., attention_mask=...).last_hidden_state
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
+
+from ._context import Context, Device, TestRecord, TestReport, VerifyReport, default_context
+from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
+                      NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
+from ._model import Model, Placement, Ticket, Tokenizer
+from ._native import VERSION as __version__
+from ._pipelines import Pipeline, pipeline
+from ._tensors import ModelOutput, Tensor
+
+AutoModel = Model
+AutoTokenizer = Tokenizer
+
+
+class ModelRegistry(MutableMapping[str, Dict[str, Any]]):
+    """Model ids -> what is known of them.  Assigning an entry adds or overrides it in the default context; entries cannot be deleted."""
+
+    def __getitem__(self, model: str) -> Dict[str, Any]:
+        try:
+            return default_context().registry_entry(model)
+        except UnknownModelError:
+            raise KeyError(model) from None
+
+    def __setitem__(self, model: str, entry: Dict[str, Any]) -> None:
+        default_context().registry_add({**entry, "model": model})
+
+    def __delitem__(self, model: str) -> None:
+        raise TypeError("registry entries cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(default_context().registry_models())
+
+    def __len__(self) -> int:
+        return len(default_context().registry_models())
+
+
+MODEL_REGISTRY = ModelRegistry()
+
+
+def detect_hardware(refresh: bool = False) -> Dict[str, Any]:
+    """The capability dictionary: cpu, cuda, cuda_version, cuda_devices, mps, openvino, qualcomm, amd, amd_version, amd_devices, devices ..."""
+    return default_context().detect_hardware(refresh)
+
+
+def devices(refresh: bool = False) -> List[Device]:
+    """Every device and every hardware that is not there, with reasons."""
+    return default_context().devices(refresh)
+
+
+def is_hardware_supported(model: str, hardware: str) -> bool:
+    """What the registry lists; False for a model it does not know."""
+    return default_context().is_hardware_supported(model, hardware)
+
+
+def is_precision_supported(model: str, hardware: str, precision: str) -> bool:
+    """What the registry lists; False for a model it does not know."""
+    return default_context().is_precision_supported(model, hardware, precision)
+
+
+def get_dependencies(model: str, hardware: Optional[str] = None, precision: Optional[str] = None) -> List[str]:
+    """Needs of the model, then of the hardware, then of the precision; [] for a model the registry does not know."""
+    return default_context().get_dependencies(model, hardware, precision)
+
+
+def set_precision_profile(model: str, hardware: str, profile: Dict[str, bool], merge: bool = False) -> None:
+    """Replaces the listed precisions (what is not named is false), or merges into them."""
+    default_context().set_precision_profile(model, hardware, profile, merge)
+
+
+def run_precision_tests(model: str, hardware: Optional[Sequence[str]] = None, precisions: Optional[Sequence[str]] = None) -> TestReport:
+    """Loads and runs the model on each hardware at each precision, beside the reference plugin."""
+    return default_context().run_precision_tests(model, hardware, precisions)
+
+
+def verify(model: str, golden: str, device: str = "auto", precision: Optional[str] = None) -> VerifyReport:
+    """Compares a model's outputs with those of a golden file (docs/verify.md)."""
+    return default_context().verify(model, golden, device, precision)
+
+
+def find_model(model: str) -> str:
+    """The directory of a model id on this machine; NotFoundError with the download line where it is absent."""
+    return default_context().find_model(model)
+
+
+__all__ = [
+    "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CancelledError", "Context", "Device", "DeviceError",
+    "DeviceUnavailableError", "DoesNotFitError", "FormatError", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
+    "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Tensor", "TestRecord", "TestReport", "Ticket", "Tokenizer", "UnknownModelError",
+    "UnsupportedError", "VerifyError", "VerifyReport", "default_context", "detect_hardware", "devices", "find_model", "get_dependencies",
+    "is_hardware_supported", "is_precision_supported", "pipeline", "run_precision_tests", "set_precision_profile", "verify", "__version__",
+]

@@ -1,0 +1,259 @@
+"""The context: settings, threads, devices and registry of the library.  Most programs use the one that is made at first need."""
+from __future__ import annotations
+
+import atexit
+import ctypes as C
+import json
+import logging
+import threading
+import weakref
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from . import _types as T
+from ._errors import UnknownModelError
+from ._native import check, decode, encode, lib, string_list, take_string, text_array
+
+_log = logging.getLogger("accel")
+_LEVELS = [logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG]
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device, or one kind of hardware that is not there, with the reason."""
+    name: str
+    hardware: str
+    plugin: str
+    implementation_type: str
+    description: str
+    arch: str
+    driver: str
+    id: str
+    type: str
+    compiled: Optional[bool]
+    loaded: Optional[bool]
+    found: Optional[bool]
+    tested: Optional[bool]
+    usable: bool
+    is_amd: bool
+    reason: str
+    remedy: str
+    memory_total: int
+    memory_free: int
+
+
+@dataclass(frozen=True)
+class TestRecord:
+    """One combination that really ran."""
+    platform: str
+    hardware: str
+    precision: str
+    device: str
+    implementation_type: str
+    input: str
+    output: str
+    passed: bool
+    max_abs: float
+    max_rel: float
+    cosine: float
+    ms: float
+    weights: str
+
+
+class TestReport(Dict[str, str]):
+    """"<hardware>_<precision>_test" -> "Success", "Hardware not available", ...; `records` has what really ran."""
+    records: List[TestRecord]
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    passed: bool
+    architecture: str
+    device: str
+    precision: str
+    outputs: List[Dict[str, Any]] = field(default_factory=list)
+
+
+def _record(kind: Any, struct: Any) -> Any:
+    """A dataclass from the struct's fields of the same names."""
+    values = {}
+    for name, declared in kind.__annotations__.items():
+        value = getattr(struct, name)
+        if isinstance(value, bytes) or value is None:
+            value = decode(value)
+        elif "bool" in str(declared):
+            value = None if value < 0 else bool(value)
+        values[name] = value
+    return kind(**values)
+
+
+def take_report(pointer: Any) -> TestReport:
+    r = pointer.contents
+    report = TestReport((decode(r.key[i]), decode(r.value[i])) for i in range(r.n))
+    report.records = [_record(TestRecord, r.record[i]) for i in range(r.n_records)]
+    lib.accel_test_report_free(C.byref(pointer))
+    return report
+
+
+def _names(values: Any) -> List[str]:
+    return [values] if isinstance(values, str) else list(values or [])
+
+
+class Context:
+    """What `accel_create` makes.  Messages go to `logging.getLogger("accel")`."""
+
+    def __init__(self, threads: int = 0, plugin_path: Optional[str] = None, registry_path: Optional[str] = None,
+                 cache_directory: Optional[str] = None, allow_software: bool = False, log_level: int = logging.WARNING,
+                 progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None) -> None:
+        params = lib.accel_params_default()
+        keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
+        params.threads, params.allow_software = threads, int(allow_software)
+        params.plugin_path, params.registry_path, params.cache_directory = keep
+        params.log_level = sum(1 for level in _LEVELS[1:] if level >= log_level)
+        params.log = T.LogFunction(lambda _, level, message: _log.log(_LEVELS[level], "%s", decode(message)))
+        if progress:
+            params.progress = T.ProgressFunction(lambda _, what, done, all_: progress(decode(what), done, all_))
+        if cancel:  # called often, and each call takes Python's lock: keep it short
+            params.cancel = T.CancelFunction(lambda _: int(bool(cancel())))
+        self._params = params  # keeps the callbacks alive
+        self._handle = C.c_void_p()
+        self.endpoints: "weakref.WeakSet[Any]" = weakref.WeakSet()
+        check(lib.accel_create(C.byref(params), C.byref(self._handle)))
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        """Ends the context and its models."""
+        for endpoint in list(self.endpoints):
+            endpoint.close()
+        if self._handle:
+            lib.accel_destroy(C.byref(self._handle))
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    @property
+    def handle(self) -> C.c_void_p:
+        if not self._handle:
+            raise ValueError("this context is closed")
+        return self._handle
+
+    @property
+    def threads(self) -> int:
+        return lib.accel_thread_count(self.handle)
+
+    # ---- detection ----
+
+    def devices(self, refresh: bool = False) -> List[Device]:
+        pointer = C.POINTER(T.accel_devices)()
+        check(lib.accel_detect(self.handle, int(refresh), C.byref(pointer)))
+        found = [_record(Device, pointer.contents.item[i]) for i in range(pointer.contents.n)]
+        lib.accel_devices_free(C.byref(pointer))
+        return found
+
+    def detect_hardware(self, refresh: bool = False) -> Dict[str, Any]:
+        text = C.c_void_p()
+        check(lib.accel_detect_json(self.handle, int(refresh), C.byref(text)))
+        return json.loads(take_string(text))
+
+    # ---- registry ----
+
+    def registry_entry(self, model: str) -> Dict[str, Any]:
+        text = C.c_void_p()
+        check(lib.accel_registry_json(self.handle, encode(model), C.byref(text)))
+        return json.loads(take_string(text))
+
+    def registry_models(self, family: Optional[str] = None, hardware: Optional[str] = None, precision: Optional[str] = None,
+                        text: Optional[str] = None) -> List[str]:
+        wanted = lib.accel_registry_filter_default()
+        keep = [encode(v) for v in (family, hardware, precision, text)]
+        wanted.family, wanted.hardware, wanted.precision, wanted.text = keep
+        pointer = C.POINTER(T.accel_strings)()
+        check(lib.accel_registry_list(self.handle, C.byref(wanted), C.byref(pointer)))
+        found = string_list(pointer)
+        lib.accel_strings_free(C.byref(pointer))
+        return found
+
+    def registry_add(self, entry: Dict[str, Any]) -> None:
+        check(lib.accel_registry_add(self.handle, encode(json.dumps(entry))))
+
+    def is_hardware_supported(self, model: str, hardware: str) -> bool:
+        found = C.c_int()
+        try:
+            check(lib.accel_is_hardware_supported(self.handle, encode(model), encode(hardware), C.byref(found)))
+        except UnknownModelError:
+            return False
+        return bool(found.value)
+
+    def is_precision_supported(self, model: str, hardware: str, precision: str) -> bool:
+        found = C.c_int()
+        try:
+            check(lib.accel_is_precision_supported(self.handle, encode(model), encode(hardware), encode(precision), C.byref(found)))
+        except UnknownModelError:
+            return False
+        return bool(found.value)
+
+    def get_dependencies(self, model: str, hardware: Optional[str] = None, precision: Optional[str] = None) -> List[str]:
+        pointer = C.POINTER(T.accel_strings)()
+        try:
+            check(lib.accel_get_dependencies(self.handle, encode(model), encode(hardware), encode(precision), C.byref(pointer)))
+        except UnknownModelError:
+            return []
+        found = string_list(pointer)
+        lib.accel_strings_free(C.byref(pointer))
+        return found
+
+    def set_precision_profile(self, model: str, hardware: str, profile: Dict[str, bool], merge: bool = False) -> None:
+        flags = (C.c_int * max(len(profile), 1))(*[int(v) for v in profile.values()])
+        check(lib.accel_set_precision_profile(self.handle, encode(model), encode(hardware), text_array(list(profile)), flags, len(profile), int(merge)))
+
+    def matrix(self, model: Optional[str] = None) -> Dict[str, Any]:
+        text = C.c_void_p()
+        check(lib.accel_matrix_json(self.handle, encode(model), C.byref(text)))
+        return json.loads(take_string(text))
+
+    def find_model(self, model: str) -> str:
+        text = C.c_void_p()
+        check(lib.accel_find_model(self.handle, encode(model), C.byref(text)))
+        return take_string(text)
+
+    # ---- tests ----
+
+    def run_precision_tests(self, model: str, hardware: Optional[Sequence[str]] = None, precisions: Optional[Sequence[str]] = None) -> TestReport:
+        hardware, precisions = _names(hardware), _names(precisions)
+        pointer = C.POINTER(T.accel_test_report)()
+        check(lib.accel_run_precision_tests(self.handle, encode(model), text_array(hardware) if hardware else None, len(hardware),
+                                            text_array(precisions) if precisions else None, len(precisions), C.byref(pointer)))
+        return take_report(pointer)
+
+    def verify(self, model: str, golden: str, device: str = "auto", precision: Optional[str] = None) -> VerifyReport:
+        """Runs a golden file.  Outputs outside their bounds are `passed == False`, not an exception."""
+        how = lib.accel_init_params_default()
+        keep = [encode(device), encode(precision)]
+        how.device, how.precision = keep
+        pointer = C.POINTER(T.accel_verify_report)()
+        status = lib.accel_verify(self.handle, encode(str(model)), C.byref(how), encode(str(golden)), C.byref(pointer))
+        if not pointer:
+            check(status)
+        r = pointer.contents
+        outputs = [{"name": decode(o.name), "max_abs": o.max_abs, "max_rel": o.max_rel, "cosine": o.cosine, "bound": o.bound,
+                    "compared": o.compared, "pass": bool(o.passed), "note": decode(o.note)} for o in (r.output[i] for i in range(r.n))]
+        report = VerifyReport(bool(r.passed), decode(r.architecture), decode(r.device), decode(r.precision), outputs)
+        lib.accel_verify_report_free(C.byref(pointer))
+        return report
+
+
+_lock = threading.Lock()
+_default: Optional[Context] = None
+
+
+def default_context() -> Context:
+    """The context of functions and models that are given none."""
+    global _default
+    with _lock:
+        if _default is None or not _default._handle:
+            _default = Context()
+        return _default

@@ -1,0 +1,317 @@
+"""Models (endpoints) and tokenizers."""
+from __future__ import annotations
+
+import ctypes as C
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+
+from . import _types as T
+from ._context import Context, TestReport, default_context, take_report
+from ._native import check, decode, encode, lib, string_list, strings_struct, take_string, text_array
+from ._tensors import Inputs, ModelOutput, from_floats, take
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model runs, and why."""
+    model: str
+    label: str
+    device: str
+    precision: str
+    implementation_type: str
+    is_amd: bool
+    listed: bool
+    wanted_device: str
+    wanted_precision: str
+    reasons: Tuple[str, ...]
+    weights: str
+
+
+class Ticket:
+    """A request in a model's queue."""
+
+    def __init__(self, model: "Model", handle: C.c_void_p) -> None:
+        self._model, self._handle = model, handle
+
+    def wait(self, timeout: Optional[float] = None) -> ModelOutput:
+        """The outputs.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
+        if not self._handle:
+            raise ValueError("this ticket was waited for already")
+        pointer = C.POINTER(T.accel_tensors)()
+        check(lib.accel_wait(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer)))
+        return take(pointer)
+
+
+class Model:
+    """A model on a device.  Call it with named tensors as transformers' forward takes them, or use the tasks."""
+
+    def __init__(self, model: str, device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0,
+                 max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
+                 architecture: Optional[str] = None, context: Optional[Context] = None) -> None:
+        self._handle = C.c_void_p()
+        self.context = context or default_context()
+        how = lib.accel_init_params_default()
+        keep = [encode(v) for v in (device, precision, task, architecture)]
+        how.device, how.precision, how.task, how.architecture = keep
+        how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
+        how.random_weights, how.seed = int(random_weights), seed
+        check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
+        self.context.endpoints.add(self)
+
+    @classmethod
+    def from_pretrained(cls, model: str, **options: Any) -> "Model":
+        """As transformers spells it; the options are those of the constructor.  Nothing is downloaded."""
+        return cls(model, **options)
+
+    def close(self) -> None:
+        if self._handle:
+            lib.accel_cleanup(C.byref(self._handle))
+
+    def __del__(self) -> None:
+        # A closed context has taken its models along.
+        if getattr(self, "_handle", None) and getattr(self.context, "_handle", None):
+            self.close()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    @property
+    def handle(self) -> C.c_void_p:
+        if not self._handle:
+            raise ValueError("this model is closed")
+        return self._handle
+
+    # ---- what it is ----
+
+    @property
+    def placement(self) -> Placement:
+        p = lib.accel_placement(self.handle).contents
+        return Placement(decode(p.model), decode(p.label), decode(p.device), decode(p.precision), decode(p.implementation_type), bool(p.is_amd),
+                         bool(p.listed), decode(p.wanted_device), decode(p.wanted_precision), tuple(string_list(p.reasons)), decode(p.weights))
+
+    @property
+    def device(self) -> str:
+        return self.placement.device
+
+    @property
+    def precision(self) -> str:
+        return self.placement.precision
+
+    @property
+    def task(self) -> str:
+        return decode(lib.accel_processor_of(self.handle).contents.task)
+
+    @property
+    def labels(self) -> List[str]:
+        return string_list(lib.accel_processor_of(self.handle).contents.labels)
+
+    @property
+    def vocab_size(self) -> int:
+        return lib.accel_processor_of(self.handle).contents.vocab_size
+
+    @property
+    def max_length(self) -> int:
+        return lib.accel_processor_of(self.handle).contents.max_length
+
+    @property
+    def batch_size(self) -> int:
+        return lib.accel_batch_size_of(self.handle)
+
+    def _io(self) -> Tuple[List[str], List[str]]:
+        pointers = C.POINTER(T.accel_strings)(), C.POINTER(T.accel_strings)()
+        check(lib.accel_endpoint_io(self.handle, C.byref(pointers[0]), C.byref(pointers[1])))
+        names = string_list(pointers[0]), string_list(pointers[1])
+        for pointer in pointers:
+            lib.accel_strings_free(C.byref(pointer))
+        return names
+
+    @property
+    def input_names(self) -> List[str]:
+        return self._io()[0]
+
+    @property
+    def output_names(self) -> List[str]:
+        return self._io()[1]
+
+    def dump_program(self, format: str = "text") -> str:
+        text = C.c_void_p()
+        check(lib.accel_program_dump(self.handle, encode(format), C.byref(text)))
+        return take_string(text)
+
+    def self_test(self) -> TestReport:
+        pointer = C.POINTER(T.accel_test_report)()
+        check(lib.accel_self_test(self.handle, C.byref(pointer)))
+        return take_report(pointer)
+
+    def trim(self) -> None:
+        check(lib.accel_trim(self.handle))
+
+    # ---- raw tensors ----
+
+    def run(self, outputs: Optional[Sequence[str]] = None, **inputs: Any) -> ModelOutput:
+        """Named tensors in, named tensors out, as transformers' forward has them.  `outputs`: only these, in this order."""
+        given, pointer = Inputs({k: v for k, v in inputs.items() if v is not None}), C.POINTER(T.accel_tensors)()
+        if outputs is None:
+            check(lib.accel_run(self.handle, C.byref(given.struct), C.byref(pointer)))
+        else:
+            check(lib.accel_run_named(self.handle, C.byref(given.struct), text_array(list(outputs)), len(outputs), C.byref(pointer)))
+        return take(pointer)
+
+    __call__ = run
+
+    def submit(self, **inputs: Any) -> Ticket:
+        """Puts a request in the model's queue; QueueFullError when that is full."""
+        given, ticket = Inputs(inputs), C.c_void_p()
+        check(lib.accel_submit(lib.accel_queue_of(self.handle), C.byref(given.struct), C.byref(ticket)))
+        return Ticket(self, ticket)
+
+    # ---- tasks: one list of results for each text ----
+
+    def embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
+              prompt_name: Optional[str] = None) -> Any:
+        """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none")."""
+        how = lib.accel_embed_params_default()
+        keep = [encode(v) for v in (pooling, prompt, prompt_name)]
+        how.pooling, how.prompt, how.prompt_name = keep
+        how.normalize = -1 if normalize is None else int(normalize)
+        pointer = C.POINTER(T.accel_embeddings)()
+        check(lib.accel_embed_with(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
+        found = pointer.contents
+        if found.per_token:
+            base, row = C.cast(found.data, C.c_void_p).value or 0, 4 * found.dim
+            vectors: Any = [from_floats(base + row * found.row_start[i], (found.row_start[i + 1] - found.row_start[i], found.dim))
+                            for i in range(found.n)]
+        else:
+            vectors = from_floats(found.data, (found.n, found.dim))
+        lib.accel_embeddings_free(C.byref(pointer))
+        return vectors
+
+    def classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
+                 function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] for each text, best first; top_k 0: all labels."""
+        how = lib.accel_classify_params_default()
+        keep = encode(function)
+        how.top_k, how.function = top_k, keep
+        pointer = C.POINTER(T.accel_classifications)()
+        check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
+        found = pointer.contents
+        result = [[{"label": decode(s.label), "score": s.score} for s in (found.score[i][k] for k in range(found.count[i]))] for i in range(found.n)]
+        lib.accel_classifications_free(C.byref(pointer))
+        return result
+
+    def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,
+                     stride: int = 0) -> List[List[Dict[str, Any]]]:
+        """[{"entity", "score", "index", "word", "start", "end"}, ...] for each text; under an aggregation "entity_group" and no index."""
+        how = lib.accel_tokens_params_default()
+        keep = encode(aggregation), strings_struct(ignore_labels) if ignore_labels is not None else None
+        how.aggregation, how.stride = keep[0], stride
+        if keep[1] is not None:
+            how.ignore_labels = C.pointer(keep[1])
+        pointer = C.POINTER(T.accel_token_entities)()
+        check(lib.accel_tokens(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
+        found = pointer.contents
+        result = [[_entity(found.entity[i][k]) for k in range(found.count[i])] for i in range(found.n)]
+        lib.accel_token_entities_free(C.byref(pointer))
+        return result
+
+    def answer(self, questions: Sequence[str], contexts: Sequence[str], top_k: int = 1, doc_stride: int = 0, max_answer_len: int = 0,
+               max_seq_len: int = 0, max_question_len: int = 0, handle_impossible_answer: bool = False,
+               align_to_words: bool = True) -> List[List[Dict[str, Any]]]:
+        """[{"score", "start", "end", "answer"}, ...] for each question, best first.  0: the default of transformers."""
+        if len(questions) != len(contexts):
+            raise ValueError("as many contexts as questions are needed")
+        how = lib.accel_qa_params_default()
+        how.top_k, how.handle_impossible_answer, how.align_to_words = top_k, int(handle_impossible_answer), int(align_to_words)
+        for name, value in (("doc_stride", doc_stride), ("max_answer_len", max_answer_len), ("max_seq_len", max_seq_len),
+                            ("max_question_len", max_question_len)):
+            if value:
+                setattr(how, name, value)
+        pointer = C.POINTER(T.accel_answers)()
+        check(lib.accel_qa(self.handle, text_array(questions), text_array(contexts), len(questions), C.byref(how), C.byref(pointer)))
+        found = pointer.contents
+        result = [[{"score": a.score, "start": a.start, "end": a.end, "answer": decode(a.answer)}
+                   for a in (found.answer[i][k] for k in range(found.count[i]))] for i in range(found.n)]
+        lib.accel_answers_free(C.byref(pointer))
+        return result
+
+    def fill_mask(self, texts: Sequence[str], top_k: int = 5, targets: Optional[Iterable[str]] = None) -> List[List[List[Dict[str, Any]]]]:
+        """[{"score", "token", "token_str", "sequence"}, ...] for each mask of each text."""
+        how = lib.accel_fill_params_default()
+        how.top_k = top_k
+        keep = strings_struct(targets) if targets is not None else None
+        if keep is not None:
+            how.targets = C.pointer(keep)
+        pointer = C.POINTER(T.accel_fills)()
+        check(lib.accel_fill_mask(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
+        found = pointer.contents
+        result: List[List[List[Dict[str, Any]]]] = [[] for _ in texts]
+        for i in range(found.n):
+            result[found.text[i]].append([{"score": f.score, "token": f.token, "token_str": decode(f.token_str), "sequence": decode(f.sequence)}
+                                          for f in (found.fill[i][k] for k in range(found.count[i]))])
+        lib.accel_fills_free(C.byref(pointer))
+        return result
+
+
+def _entity(e: Any) -> Dict[str, Any]:
+    if e.index < 0:
+        return {"entity_group": decode(e.entity), "score": e.score, "word": decode(e.word), "start": e.start, "end": e.end}
+    return {"entity": decode(e.entity), "score": e.score, "index": e.index, "word": decode(e.word), "start": e.start, "end": e.end}
+
+
+class Tokenizer:
+    """A tokenizer.json, or that of a model directory or id."""
+
+    def __init__(self, path_or_model: str, context: Optional[Context] = None) -> None:
+        self._handle = C.c_void_p()
+        self.context = context or default_context()
+        check(lib.accel_tokenizer_open(self.context.handle, encode(str(path_or_model)), C.byref(self._handle)))
+
+    @classmethod
+    def from_pretrained(cls, path_or_model: str, **options: Any) -> "Tokenizer":
+        return cls(path_or_model, **options)
+
+    def close(self) -> None:
+        if self._handle:
+            lib.accel_tokenizer_close(C.byref(self._handle))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self.close()
+
+    def _encode(self, texts: Sequence[str], add_special_tokens: bool) -> List[Tuple[List[int], List[str], List[Tuple[int, int]]]]:
+        pointer = C.POINTER(T.accel_token_ids)()
+        check(lib.accel_tokenize(self._handle, text_array(texts), len(texts), int(add_special_tokens), C.byref(pointer)))
+        f = pointer.contents
+        rows = [(f.ids[i][:f.count[i]], [decode(t) for t in f.tokens[i][:f.count[i]]], list(zip(f.start[i][:f.count[i]], f.end[i][:f.count[i]])))
+                for i in range(f.n)]
+        lib.accel_token_ids_free(C.byref(pointer))
+        return rows
+
+    def __call__(self, texts: Union[str, Sequence[str]], add_special_tokens: bool = True, padding: bool = False, pad_id: int = 0,
+                 return_offsets_mapping: bool = False) -> Dict[str, Any]:
+        """{"input_ids", "attention_mask"} as lists (of lists for several texts), padded at the right when asked; ready for Model.run."""
+        rows = self._encode([texts] if isinstance(texts, str) else list(texts), add_special_tokens)
+        longest = max((len(ids) for ids, _, _ in rows), default=0)
+        fill = [longest - len(ids) if padding else 0 for ids, _, _ in rows]
+        result: Dict[str, Any] = {"input_ids": [ids + [pad_id] * n for (ids, _, _), n in zip(rows, fill)],
+                                  "attention_mask": [[1] * len(ids) + [0] * n for (ids, _, _), n in zip(rows, fill)]}
+        if return_offsets_mapping:
+            result["offset_mapping"] = [spans + [(0, 0)] * n for (_, _, spans), n in zip(rows, fill)]
+        return {k: v[0] for k, v in result.items()} if isinstance(texts, str) else result
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> List[int]:
+        return self._encode([text], add_special_tokens)[0][0]
+
+    def tokenize(self, text: str, add_special_tokens: bool = False) -> List[str]:
+        return self._encode([text], add_special_tokens)[0][1]
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        text = C.c_void_p()
+        check(lib.accel_detokenize(self._handle, (C.c_int32 * max(len(ids), 1))(*ids), len(ids), int(skip_special_tokens), C.byref(text)))
+        return take_string(text)
+
+    def batch_decode(self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = False) -> List[str]:
+        return [self.decode(ids, skip_special_tokens) for ids in rows]

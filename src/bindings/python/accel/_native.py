@@ -1,0 +1,154 @@
+"""The functions of libaccel with their argument types, and conversions of strings and errors."""
+from __future__ import annotations
+
+import ctypes as C
+from typing import Any, Iterable, List, Optional, Sequence
+
+from . import _types as T
+from ._errors import BY_STATUS, AccelError
+from ._library import load
+
+lib = load()
+
+_handle = C.c_void_p
+_texts = C.POINTER(C.c_char_p)
+
+
+
+def _out(kind: Any) -> Any:
+    return C.POINTER(C.POINTER(kind))
+
+
+def _declare(name: str, result: Any, *arguments: Any) -> None:
+    function = getattr(lib, name)
+    function.restype, function.argtypes = result, list(arguments)
+
+
+_TABLE = [  # name, result, arguments
+    ("accel_version", C.c_char_p),
+    ("accel_status_name", C.c_char_p, C.c_int),
+    ("accel_status_text", C.c_char_p, C.c_int),
+    ("accel_status_exit_code", C.c_int, C.c_int),
+    ("accel_last_error", C.c_char_p),
+    ("accel_last_remedy", C.c_char_p),
+    ("accel_params_default", T.accel_params),
+    ("accel_create", C.c_int, C.POINTER(T.accel_params), C.POINTER(_handle)),
+    ("accel_destroy", None, C.POINTER(_handle)),
+    ("accel_thread_count", C.c_uint32, _handle),
+    ("accel_string_free", None, C.POINTER(_handle)),
+    ("accel_strings_free", None, _out(T.accel_strings)),
+    ("accel_detect", C.c_int, _handle, C.c_int, _out(T.accel_devices)),
+    ("accel_devices_free", None, _out(T.accel_devices)),
+    ("accel_detect_json", C.c_int, _handle, C.c_int, C.POINTER(_handle)),
+    ("accel_registry_json", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_registry_filter_default", T.accel_registry_filter),
+    ("accel_registry_list", C.c_int, _handle, C.POINTER(T.accel_registry_filter), _out(T.accel_strings)),
+    ("accel_registry_add", C.c_int, _handle, C.c_char_p),
+    ("accel_is_hardware_supported", C.c_int, _handle, C.c_char_p, C.c_char_p, C.POINTER(C.c_int)),
+    ("accel_is_precision_supported", C.c_int, _handle, C.c_char_p, C.c_char_p, C.c_char_p, C.POINTER(C.c_int)),
+    ("accel_get_dependencies", C.c_int, _handle, C.c_char_p, C.c_char_p, C.c_char_p, _out(T.accel_strings)),
+    ("accel_set_precision_profile", C.c_int, _handle, C.c_char_p, C.c_char_p, _texts, C.POINTER(C.c_int), C.c_uint32, C.c_int),
+    ("accel_run_precision_tests", C.c_int, _handle, C.c_char_p, _texts, C.c_uint32, _texts, C.c_uint32, _out(T.accel_test_report)),
+    ("accel_test_report_free", None, _out(T.accel_test_report)),
+    ("accel_init_params_default", T.accel_init_params),
+    ("accel_init", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_init_params), C.POINTER(_handle)),
+    ("accel_cleanup", None, C.POINTER(_handle)),
+    ("accel_placement", C.POINTER(T.accel_placement_report), _handle),
+    ("accel_processor_of", C.POINTER(T.accel_processor), _handle),
+    ("accel_batch_size_of", C.c_uint32, _handle),
+    ("accel_trim", C.c_int, _handle),
+    ("accel_self_test", C.c_int, _handle, _out(T.accel_test_report)),
+    ("accel_run", C.c_int, _handle, C.POINTER(T.accel_tensors), _out(T.accel_tensors)),
+    ("accel_run_named", C.c_int, _handle, C.POINTER(T.accel_tensors), _texts, C.c_uint32, _out(T.accel_tensors)),
+    ("accel_tensors_free", None, _out(T.accel_tensors)),
+    ("accel_tensors_read", C.c_int, C.c_char_p, _out(T.accel_tensors)),
+    ("accel_tensors_write", C.c_int, C.c_char_p, C.POINTER(T.accel_tensors)),
+    ("accel_endpoint_io", C.c_int, _handle, _out(T.accel_strings), _out(T.accel_strings)),
+    ("accel_queue_of", _handle, _handle),
+    ("accel_queue_capacity", C.c_uint32, _handle),
+    ("accel_queue_waiting", C.c_uint32, _handle),
+    ("accel_submit", C.c_int, _handle, C.POINTER(T.accel_tensors), C.POINTER(_handle)),
+    ("accel_submit_texts", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(_handle)),
+    ("accel_wait", C.c_int, C.POINTER(_handle), C.c_int64, _out(T.accel_tensors)),
+    ("accel_embed_params_default", T.accel_embed_params),
+    ("accel_embed_with", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_embed_params), _out(T.accel_embeddings)),
+    ("accel_embeddings_free", None, _out(T.accel_embeddings)),
+    ("accel_cosine", C.c_double, C.POINTER(C.c_float), C.POINTER(C.c_float), C.c_size_t),
+    ("accel_classify_params_default", T.accel_classify_params),
+    ("accel_classify", C.c_int, _handle, _texts, _texts, C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
+    ("accel_classifications_free", None, _out(T.accel_classifications)),
+    ("accel_tokens_params_default", T.accel_tokens_params),
+    ("accel_tokens", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_tokens_params), _out(T.accel_token_entities)),
+    ("accel_token_entities_free", None, _out(T.accel_token_entities)),
+    ("accel_qa_params_default", T.accel_qa_params),
+    ("accel_qa", C.c_int, _handle, _texts, _texts, C.c_uint32, C.POINTER(T.accel_qa_params), _out(T.accel_answers)),
+    ("accel_answers_free", None, _out(T.accel_answers)),
+    ("accel_fill_params_default", T.accel_fill_params),
+    ("accel_fill_mask", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_fill_params), _out(T.accel_fills)),
+    ("accel_fills_free", None, _out(T.accel_fills)),
+    ("accel_tokenizer_open", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_tokenizer_close", None, C.POINTER(_handle)),
+    ("accel_tokenize", C.c_int, _handle, _texts, C.c_uint32, C.c_int, _out(T.accel_token_ids)),
+    ("accel_token_ids_free", None, _out(T.accel_token_ids)),
+    ("accel_detokenize", C.c_int, _handle, C.POINTER(C.c_int32), C.c_uint32, C.c_int, C.POINTER(_handle)),
+    ("accel_verify", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_init_params), C.c_char_p, _out(T.accel_verify_report)),
+    ("accel_verify_report_free", None, _out(T.accel_verify_report)),
+    ("accel_program_dump", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_find_model", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+    ("accel_matrix_json", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
+]
+for _row in _TABLE:
+    _declare(*_row)
+
+VERSION = lib.accel_version().decode()
+if VERSION.split(".")[:2] != ["0", "1"]:
+    raise ImportError(f"libaccel {VERSION} does not fit this package, which is made for 0.1")
+
+
+def check(status: int) -> None:
+    """Raises the exception of a failed call."""
+    if status == 0:
+        return
+    name = lib.accel_status_name(status).decode()
+    message = lib.accel_last_error().decode(errors="replace") or lib.accel_status_text(status).decode()
+    remedy = lib.accel_last_remedy().decode(errors="replace")
+    raise BY_STATUS.get(name, AccelError)(status, name, message, remedy)
+
+
+def encode(value: Optional[str]) -> Optional[bytes]:
+    """A C string; None stays None."""
+    if value is None:
+        return None
+    data = str(value).encode("utf-8")
+    if b"\0" in data:
+        raise ValueError("texts given to libaccel cannot hold U+0000")
+    return data
+
+
+def decode(value: Optional[bytes]) -> str:
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def text_array(values: Sequence[Optional[str]]) -> Any:
+    return (C.c_char_p * max(len(values), 1))(*[encode(v) for v in values])
+
+
+def strings_struct(values: Iterable[str]) -> T.accel_strings:
+    """An accel_strings; its array lives as long as the struct."""
+    items = list(values)
+    array = text_array(items)
+    struct = T.accel_strings(len(items), C.cast(array, _texts))
+    struct.keep = array
+    return struct
+
+
+def string_list(pointer: Any) -> List[str]:
+    """The strings of a POINTER(accel_strings); [] for NULL."""
+    return [decode(pointer.contents.item[i]) for i in range(pointer.contents.n)] if pointer else []
+
+
+def take_string(pointer: C.c_void_p) -> str:
+    """Copies a string that the library hands out, and frees it."""
+    value = C.cast(pointer, C.c_char_p).value
+    lib.accel_string_free(C.byref(pointer))
+    return decode(value)

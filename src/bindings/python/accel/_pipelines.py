@@ -1,0 +1,138 @@
+"""pipeline(): transformers' text pipelines, with their arguments and the shapes and keys of their results."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Type, Union
+
+from ._context import Context
+from ._model import Model, Placement
+from ._tensors import _np
+
+Texts = Union[str, Sequence[str]]
+ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification", "embeddings": "feature-extraction"}
+_UNSET: Any = object()
+
+
+class Pipeline:
+    """A task on a model.  Options given here are defaults of every call."""
+    task = ""
+
+    def __init__(self, model: Union[str, Model], defaults: Dict[str, Any], **options: Any) -> None:
+        self.model = model if isinstance(model, Model) else Model(model, task=self.task, **options)
+        self.defaults = defaults
+
+    @property
+    def placement(self) -> Placement:
+        return self.model.placement
+
+    @property
+    def device(self) -> str:
+        return self.model.device
+
+    def close(self) -> None:
+        self.model.close()
+
+    def __enter__(self) -> "Pipeline":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+
+class FeatureExtractionPipeline(Pipeline):
+    """[texts, dim] where the model says how to pool (sentence-transformers), one vector for a single text.  Where it does not,
+    [1, tokens, dim] for each text, as transformers has it."""
+    task = "feature-extraction"
+
+    def __call__(self, texts: Texts, **options: Any) -> Any:
+        single = isinstance(texts, str)
+        vectors = self.model.embed([texts] if single else list(texts), **{**self.defaults, **options})  # type: ignore[list-item]
+        if isinstance(vectors, list):
+            vectors = [v[None] if _np is not None else [v.tolist()] for v in vectors]
+        return vectors[0] if single else vectors
+
+
+class TextClassificationPipeline(Pipeline):
+    """[{"label", "score"}] for a text; with top_k a list of that many (None: all) for each text.  Pairs: {"text", "text_pair"}."""
+    task = "text-classification"
+
+    def __call__(self, inputs: Any, top_k: Any = _UNSET, function_to_apply: Optional[str] = None) -> Any:
+        single = isinstance(inputs, (str, dict))
+        items = [inputs] if single else list(inputs)
+        pairs = [i.get("text_pair") if isinstance(i, dict) else None for i in items]
+        wanted = self.defaults.get("top_k", _UNSET) if top_k is _UNSET else top_k
+        function = function_to_apply or self.defaults.get("function_to_apply")
+        found = self.model.classify([i["text"] if isinstance(i, dict) else i for i in items], pairs if any(pairs) else None,
+                                    top_k=1 if wanted is _UNSET else wanted or 0, function=function)
+        rows: List[Any] = [row[0] for row in found] if wanted is _UNSET else list(found)
+        result = rows[0] if single else rows
+        return [result] if isinstance(inputs, str) and top_k is _UNSET else result
+
+
+class TokenClassificationPipeline(Pipeline):
+    """[{"entity", "score", "index", "word", "start", "end"}, ...] for a text, a list of such lists for several; under an
+    aggregation_strategy other than "none" "entity_group" and no index."""
+    task = "token-classification"
+
+    def __call__(self, inputs: Texts, **options: Any) -> Any:
+        options = {**self.defaults, **options}
+        single = isinstance(inputs, str)
+        found = self.model.token_labels([inputs] if single else list(inputs),  # type: ignore[list-item]
+                                        aggregation=str(options.get("aggregation_strategy") or "none").lower(),
+                                        ignore_labels=options.get("ignore_labels"), stride=options.get("stride") or 0)
+        return found[0] if single else found
+
+
+class QuestionAnsweringPipeline(Pipeline):
+    """{"score", "start", "end", "answer"}; a list of them with top_k above 1, or for several questions."""
+    task = "question-answering"
+
+    def __call__(self, inputs: Any = None, question: Any = None, context: Any = None, **options: Any) -> Any:
+        if isinstance(inputs, dict):
+            question, context = inputs["question"], inputs["context"]
+        elif inputs is not None:
+            question, context = [i["question"] for i in inputs], [i["context"] for i in inputs]
+        if question is None or context is None:
+            raise ValueError("question-answering needs a question and a context")
+        single = isinstance(question, str)
+        questions = [question] if single else list(question)
+        contexts = [context] * len(questions) if isinstance(context, str) else list(context)
+        found = self.model.answer(questions, contexts, **{**self.defaults, **options})
+        rows: List[Any] = [row[0] if len(row) == 1 else row for row in found]
+        return rows[0] if len(rows) == 1 else rows
+
+
+class FillMaskPipeline(Pipeline):
+    """[{"score", "token", "token_str", "sequence"}, ...] for a text with one mask; a list of such lists for several masks or texts."""
+    task = "fill-mask"
+
+    def __call__(self, inputs: Texts, **options: Any) -> Any:
+        options = {**self.defaults, **options}
+        if isinstance(options.get("targets"), str):
+            options["targets"] = [options["targets"]]
+        found = self.model.fill_mask([inputs] if isinstance(inputs, str) else list(inputs), **options)
+        rows: List[Any] = [row[0] if len(row) == 1 else row for row in found]
+        return rows[0] if len(rows) == 1 else rows
+
+
+_TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
+    FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline)}
+_MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture")
+
+
+def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
+             **options: Any) -> Any:
+    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", or
+    the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
+    kind = _TASKS.get(ALIASES.get(task, task))
+    if kind is None:
+        raise ValueError(f"unknown task '{task}'; there are {', '.join(sorted(_TASKS))}")
+    model_options = {name: options.pop(name) for name in _MODEL_OPTIONS if name in options}
+    if isinstance(model, Model):
+        if model_options:
+            raise ValueError(f"{', '.join(model_options)}: the model is loaded already")
+        return kind(model, options)
+    return kind(model, options, device=device, precision=precision, context=context, **model_options)

@@ -1,0 +1,91 @@
+"""The structs of accel.h, field for field (held to the C compiler's layout by tests/python/test_bindings.py)."""
+from __future__ import annotations
+
+import ctypes as C
+from typing import Any
+
+MAX_RANK = 6
+F32, F16, BF16, I32, I64, I8, U8, F64, BOOL = 0, 1, 2, 3, 4, 5, 6, 13, 14
+
+text = C.c_char_p
+u32, i32, u64, i64, f64 = C.c_uint32, C.c_int32, C.c_uint64, C.c_int64, C.c_double
+
+LogFunction = C.CFUNCTYPE(None, C.c_void_p, C.c_int, text)
+ProgressFunction = C.CFUNCTYPE(None, C.c_void_p, text, u64, u64)
+CancelFunction = C.CFUNCTYPE(C.c_int, C.c_void_p)
+
+
+def _struct(name: str, *fields: Any) -> Any:
+    """A ctypes struct; `name` is the C name, which the layout test uses."""
+    return type(name, (C.Structure,), {"_fields_": list(fields)})
+
+
+accel_params = _struct(
+    "accel_params", ("size", u32), ("threads", u32), ("plugin_path", text), ("registry_path", text), ("cache_directory", text),
+    ("log", LogFunction), ("log_user", C.c_void_p), ("log_level", C.c_int), ("allow_software", u32),
+    ("progress", ProgressFunction), ("progress_user", C.c_void_p), ("cancel", CancelFunction), ("cancel_user", C.c_void_p))
+
+accel_strings = _struct("accel_strings", ("n", u32), ("item", C.POINTER(text)))
+
+accel_device_info = _struct(
+    "accel_device_info", ("name", text), ("hardware", text), ("plugin", text), ("implementation_type", text), ("description", text),
+    ("arch", text), ("driver", text), ("id", text), ("type", text), ("compiled", i32), ("loaded", i32), ("found", i32), ("tested", i32),
+    ("usable", i32), ("is_amd", i32), ("reason", text), ("remedy", text), ("memory_total", u64), ("memory_free", u64))
+accel_devices = _struct("accel_devices", ("n", u32), ("item", C.POINTER(accel_device_info)))
+
+accel_registry_filter = _struct("accel_registry_filter", ("size", u32), ("family", text), ("hardware", text), ("precision", text), ("text", text))
+
+accel_test_record = _struct(
+    "accel_test_record", ("platform", text), ("hardware", text), ("precision", text), ("device", text), ("implementation_type", text),
+    ("input", text), ("output", text), ("passed", i32), ("max_abs", f64), ("max_rel", f64), ("cosine", f64), ("ms", f64), ("weights", text))
+accel_test_report = _struct(
+    "accel_test_report", ("n", u32), ("key", C.POINTER(text)), ("value", C.POINTER(text)), ("n_records", u32), ("record", C.POINTER(accel_test_record)))
+
+accel_init_params = _struct(
+    "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
+    ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text))
+
+accel_placement_report = _struct(
+    "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
+    ("is_amd", i32), ("listed", i32), ("wanted_device", text), ("wanted_precision", text), ("reasons", C.POINTER(accel_strings)), ("weights", text))
+
+accel_processor = _struct(
+    "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)))
+
+accel_tensor = _struct("accel_tensor", ("name", text), ("dtype", C.c_int), ("rank", u32), ("dim", i64 * MAX_RANK), ("data", C.c_void_p))
+accel_tensors = _struct("accel_tensors", ("n", u32), ("item", C.POINTER(accel_tensor)))
+
+accel_embed_params = _struct("accel_embed_params", ("size", u32), ("pooling", text), ("normalize", i32), ("prompt", text), ("prompt_name", text))
+accel_embeddings = _struct(
+    "accel_embeddings", ("n", u32), ("dim", u32), ("per_token", u32), ("row_start", C.POINTER(u64)), ("data", C.POINTER(C.c_float)),
+    ("tokens", u64), ("truncated", u32))
+
+accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
+accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text))
+accel_classifications = _struct("accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))))
+
+accel_token_entity = _struct(
+    "accel_token_entity", ("entity", text), ("score", f64), ("word", text), ("index", i64), ("start", i64), ("end", i64))
+accel_tokens_params = _struct("accel_tokens_params", ("size", u32), ("aggregation", text), ("ignore_labels", C.POINTER(accel_strings)), ("stride", u32))
+accel_token_entities = _struct("accel_token_entities", ("n", u32), ("count", C.POINTER(u32)), ("entity", C.POINTER(C.POINTER(accel_token_entity))))
+
+accel_qa_params = _struct(
+    "accel_qa_params", ("size", u32), ("top_k", u32), ("doc_stride", u32), ("max_answer_len", u32), ("max_seq_len", u32),
+    ("max_question_len", u32), ("handle_impossible_answer", u32), ("align_to_words", u32))
+accel_answer = _struct("accel_answer", ("score", f64), ("start", i64), ("end", i64), ("answer", text))
+accel_answers = _struct("accel_answers", ("n", u32), ("count", C.POINTER(u32)), ("answer", C.POINTER(C.POINTER(accel_answer))))
+
+accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), ("targets", C.POINTER(accel_strings)))
+accel_fill = _struct("accel_fill", ("score", f64), ("token", i64), ("token_str", text), ("sequence", text))
+accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("count", C.POINTER(u32)), ("fill", C.POINTER(C.POINTER(accel_fill))))
+
+accel_token_ids = _struct(
+    "accel_token_ids", ("n", u32), ("count", C.POINTER(u32)), ("ids", C.POINTER(C.POINTER(i32))), ("tokens", C.POINTER(C.POINTER(text))),
+    ("start", C.POINTER(C.POINTER(i64))), ("end", C.POINTER(C.POINTER(i64))))
+
+accel_verify_output = _struct(
+    "accel_verify_output", ("name", text), ("max_abs", f64), ("max_rel", f64), ("cosine", f64), ("bound", f64), ("compared", u64),
+    ("passed", i32), ("note", text))
+accel_verify_report = _struct(
+    "accel_verify_report", ("passed", i32), ("architecture", text), ("device", text), ("precision", text), ("golden", text), ("n", u32),
+    ("output", C.POINTER(accel_verify_output)))
