@@ -301,15 +301,16 @@ static accel_status follow(answer *a, const wish *w) {
   return want_plugin(a, w);
 }
 
-/* What could be used instead: for a demand that cannot be met. */
+/* What could be used instead, for a demand that cannot be met; the processor last. */
 static void list_usable(answer *a, accel__buffer *out) {
   if (accel__know_all(a->h) != ACCEL_OK) return;
-  for (size_t i = 0; i < a->h->n_entries; i++) {
-    const accel__entry *e = a->h->entry[i];
-    if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE) continue;
-    accel__buffer_printf(out, "%s%s", out->n ? ", " : "", e->device.info.name);
-    if (strcmp(e->stem, "cpu")) accel__buffer_printf(out, " (%s)", e->device.info.description);
-  }
+  for (int cpu = 0; cpu < 2; cpu++)
+    for (size_t i = 0; i < a->h->n_entries; i++) {
+      const accel__entry *e = a->h->entry[i];
+      if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE || cpu != !strcmp(e->stem, "cpu")) continue;
+      accel__buffer_printf(out, "%s%s", out->n ? ", " : "", e->device.info.name);
+      if (!cpu) accel__buffer_printf(out, " (%s)", e->device.info.description);
+    }
 }
 
 static accel_status nothing_serves(answer *a, const char *wanted) {
