@@ -180,9 +180,12 @@ static accel_status start_workers(accel__pool *pool) {
 
 accel_status accel__pool_create(uint32_t threads, accel__pool **out) {
   uint32_t most = accel__affinity_threads();
-  *out = NULL;
   if (!threads) threads = accel__default_threads(NULL);
-  if (threads > most) threads = most;
+  return accel__pool_create_exactly(threads < most ? threads : most, out);
+}
+
+accel_status accel__pool_create_exactly(uint32_t threads, accel__pool **out) {
+  *out = NULL;
   accel__pool *pool = accel__fault("allocation") ? NULL : aligned_alloc(LINE, sizeof *pool);
   if (!pool) return accel__no_memory(sizeof *pool);
   memset(pool, 0, sizeof *pool);

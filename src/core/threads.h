@@ -11,6 +11,8 @@ typedef void (*accel__task_fn)(void *arg, uint32_t index, uint32_t worker); /* s
 
 /* threads counts the calling thread: 1 makes no worker.  Clamped to [1, affinity]; 0: accel__default_threads. */
 accel_status accel__pool_create(uint32_t threads, accel__pool **out);
+/* Tests: exactly `threads`, more than there are processors if need be. */
+accel_status accel__pool_create_exactly(uint32_t threads, accel__pool **out);
 void accel__pool_destroy(accel__pool **pool); /* NULL-safe; not while a parallel call runs */
 uint32_t accel__pool_size(const accel__pool *pool);
 /* Runs fn(arg, i, worker) for every i in [0, n), worker in [0, size); returns when all are done.  Several application threads
