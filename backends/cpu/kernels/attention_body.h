@@ -89,7 +89,7 @@ static float weigh(const block *b, int64_t i) {
       if (a->right >= 0) x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
     }
     v_store(s + j, x);
-    most = v_max(most, x); /* again below when the row is changed further */
+    most = v_max(x, most); /* never NaN; again below when the row is changed further */
   }
   for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
   for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
@@ -98,16 +98,11 @@ static float weigh(const block *b, int64_t i) {
     for (int64_t j = low; j < high; j++) s[j] = a->mask[j] ? s[j] : -INFINITY;
   if (from < low || high < to || a->relative_row || a->mask) {
     most = v_set(a->sink);
-    for (int64_t j = from; j < to; j += V) most = v_max(most, v_load(s + j));
+    for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most);
   }
   const float top = v_largest(most);
   memset(s + b->low, 0, (size_t)(from > b->low ? from - b->low : 0) * sizeof *s);
-  if (top == -INFINITY) {
-    memset(s + from, 0, (size_t)(to - from) * sizeof *s);
-    to < b->high ? (void)memset(s + to, 0, (size_t)(b->high - to) * sizeof *s) : (void)0;
-    return 0;
-  }
-  vf shift = v_set(top), sum = v_zero();
+  vf shift = v_set(top == -INFINITY ? 0.0f : top), sum = v_zero();
   for (int64_t j = from; j < to; j += V) {
     vf e = v_exp_negative(v_sub(v_load(s + j), shift));
     v_store(s + j, e);
@@ -116,7 +111,7 @@ static float weigh(const block *b, int64_t i) {
   if (to < b->high) memset(s + to, 0, (size_t)(b->high - to) * sizeof *s);
   float total = v_sum(sum);
   if (a->sink > -INFINITY) total += expf(a->sink - top);
-  return 1.0f / total;
+  return total == 0.0f ? 0.0f : 1.0f / total; /* NaN where a score was */
 }
 
 static void write_probabilities(const block *b, int64_t i, float inverse) {

@@ -134,7 +134,10 @@ V_INLINE vf v_act(int act, vf x, vf alpha) {
     case ACCEL_PLUGIN_ACT_MISH: return v_mish(x);
     case ACCEL_PLUGIN_ACT_LEAKY_RELU: return v_select(v_lt(x, zero), v_mul(alpha, x), x);
     case ACCEL_PLUGIN_ACT_SOFTPLUS: return v_softplus(x);
-    case ACCEL_PLUGIN_ACT_HARDSWISH: return v_mul(x, v_div(v_min(v_set(6.0f), v_max(zero, v_add(x, v_set(3.0f)))), v_set(6.0f)));
+    case ACCEL_PLUGIN_ACT_HARDSWISH: {
+      vf y = v_mul(x, v_div(v_min(v_set(6.0f), v_add(x, v_set(3.0f))), v_set(6.0f)));
+      return v_select(v_lt(x, v_set(-3.0f)), zero, y);
+    }
     case ACCEL_PLUGIN_ACT_ELU: return v_select(v_lt(x, zero), v_mul(alpha, v_sub(v_exp(x), one)), x);
     case ACCEL_PLUGIN_ACT_RELU6: return v_min(v_set(6.0f), v_max(zero, x));
     case ACCEL_PLUGIN_ACT_SWIGLU_OAI: return v_swish(x, alpha);

@@ -79,7 +79,7 @@ void CPU_NAME(norm, row)(const cpu_norm *g, int64_t row, int64_t row_end) {
 void CPU_NAME(softmax, row)(const float *x, float *y, int64_t n, int32_t logarithm) {
   vf most = v_set(-INFINITY);
   int64_t i = 0;
-  for (; i + V <= n; i += V) most = v_max(most, v_load(x + i));
+  for (; i + V <= n; i += V) most = v_max(v_load(x + i), most); /* never NaN */
   float m = v_largest(most), sum = 0;
   for (; i < n; i++) m = x[i] > m ? x[i] : m;
   vf shift = v_set(m), lanes = v_zero();

@@ -1,0 +1,527 @@
+/* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine, against plain loops in double.
+ *
+ * Operands end where an unreadable page begins, so a kernel that touches one element too many dies here, with or without a sanitizer. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+
+static cpu_kernels kernels; /* of the ISA at hand */
+
+/* ---- operands ---- */
+
+static uint32_t seed;
+static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
+static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
+static int pick(int low, int high) { return low + (int)(next_random() >> 8) % (high - low + 1); }
+
+typedef struct guarded {
+  void *map;
+  size_t size;
+} guarded;
+static guarded live[64];
+static int n_live;
+
+/* n elements of 4 bytes that end at an unreadable page. */
+static void *guard(int64_t n) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)n * 4, body = (bytes + page - 1) / page * page;
+  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(map != MAP_FAILED && n_live < 64);
+  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
+  live[n_live++] = (guarded){map, body + page};
+  return map + body - bytes;
+}
+static void release(void) {
+  while (n_live > 0) {
+    n_live--;
+    munmap(live[n_live].map, live[n_live].size);
+  }
+}
+static float *filled(int64_t n) {
+  float *x = guard(n);
+  for (int64_t i = 0; i < n; i++) x[i] = noise();
+  return x;
+}
+static float *copy_of(const float *x, int64_t n) {
+  float *y = guard(n);
+  memcpy(y, x, (size_t)n * 4);
+  return y;
+}
+
+static void check(const char *what, float got, double want, double bound) {
+  if (isnan(want) && isnan(got)) return;
+  if (!(fabs(got - want) <= bound) && got != want) fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
+}
+
+/* ---- linear ---- */
+
+static double activation(int act, double x, double alpha) {
+  switch (act) {
+    case ACCEL_PLUGIN_ACT_RELU: return x < 0 ? 0 : x;
+    case ACCEL_PLUGIN_ACT_GELU: return x * 0.5 * erfc(-x / sqrt(2));
+    case ACCEL_PLUGIN_ACT_SILU: return x / (1 + exp(-x));
+    case ACCEL_PLUGIN_ACT_SWIGLU_OAI: return x / (1 + exp(-alpha * x));
+  }
+  return x;
+}
+
+typedef struct linear {
+  int64_t m, n, k, ldx;
+  float *x, *w, *gate, *bias, *bias_gate, *residual, *packed;
+  int act;
+  bool glu;
+} linear;
+
+static int64_t width(const linear *t) { return t->glu ? kernels.panel_cols / 2 : kernels.panel_cols; }
+static int64_t panels(const linear *t) { return (t->n + width(t) - 1) / width(t); }
+
+static void pack(const linear *t, const float *w, int64_t at) {
+  for (int64_t c = 0; c < panels(t) * width(t); c += kernels.vector) {
+    int64_t have = t->n - c < 0 ? 0 : t->n - c < kernels.vector ? t->n - c : kernels.vector;
+    kernels.pack(have ? w + c * t->k : w, t->k, have, t->k, t->packed + c / width(t) * t->k * kernels.panel_cols + c % width(t) + at, kernels.panel_cols);
+  }
+}
+
+static linear make_linear(int64_t m, int64_t n, int64_t k, int act, bool glu, bool bias, bool residual) {
+  linear t = {.m = m, .n = n, .k = k, .ldx = k + (m % 2 ? 3 : 0), .act = act, .glu = glu};
+  t.x = filled(m > 0 ? (m - 1) * t.ldx + k : 0); /* the last row has no gap after it */
+  t.w = filled(n * k);
+  if (glu) t.gate = filled(n * k);
+  if (bias) t.bias = filled(n);
+  if (bias && glu) t.bias_gate = filled(n);
+  if (residual) t.residual = filled(m * n);
+  t.packed = guard(panels(&t) * k * kernels.panel_cols);
+  pack(&t, t.w, 0);
+  if (glu) pack(&t, t.gate, width(&t));
+  return t;
+}
+
+static cpu_gemm gemm_of(const linear *t, float *y) {
+  return (cpu_gemm){.n = t->n, .k = t->k, .x = t->x, .ldx = t->ldx, .w = t->packed, .y = y, .ldy = t->n, .bias = t->bias, .bias_gate = t->bias_gate,
+                    .residual = t->residual, .ldr = t->n, .act = t->act, .glu = t->glu, .alpha = 1.702f, .cache_floats = 4096};
+}
+
+static double expected(const linear *t, int64_t i, int64_t j) {
+  double up = t->bias ? t->bias[j] : 0, gate = t->bias_gate ? t->bias_gate[j] : 0, y;
+  for (int64_t k = 0; k < t->k; k++) {
+    up += (double)t->x[i * t->ldx + k] * t->w[j * t->k + k];
+    if (t->glu) gate += (double)t->x[i * t->ldx + k] * t->gate[j * t->k + k];
+  }
+  y = t->glu ? activation(t->act, gate, 1.702f) * (up + (t->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI)) : activation(t->act, up, 1.702f);
+  return y + (t->residual ? t->residual[i * t->n + j] : 0);
+}
+
+/* All rows in one call; then single rows and ranges of panels, which must give the same bits. */
+static void run_linear(const linear *t, bool in_place) {
+  float *y = in_place ? copy_of(t->residual, t->m * t->n) : guard(t->m * t->n), *part = guard(t->m * t->n);
+  cpu_gemm g = gemm_of(t, y);
+  if (in_place) g.residual = y;
+  kernels.gemm(&g, 0, t->m, 0, panels(t));
+  for (int64_t i = 0; i < t->m; i += t->m > 100 ? 31 : 1)
+    for (int64_t j = 0; j < t->n; j += t->n > 300 ? 17 : 1) check("linear", y[i * t->n + j], expected(t, i, j), 4e-6 * (8 + sqrt((double)t->k)) * (t->glu ? 8 : 1));
+  g = gemm_of(t, part);
+  for (int64_t i = 0; i < t->m; i++)
+    for (int64_t p = 0; p < panels(t); p += 3) kernels.gemm(&g, i, i + 1, p, p + 3 < panels(t) ? p + 3 : panels(t));
+  assert_int_equal(memcmp(y, part, (size_t)(t->m * t->n) * 4), 0);
+}
+
+static void test_linear_sizes(void **state) {
+  (void)state;
+  for (int i = 0; i < 400; i++) {
+    int act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_SILU, ACCEL_PLUGIN_ACT_SWIGLU_OAI}[pick(0, 4)];
+    bool residual = pick(0, 1);
+    linear t = make_linear(pick(1, 70), pick(1, 70), pick(1, 70), act, pick(0, 3) == 0, pick(0, 1), residual);
+    run_linear(&t, residual && pick(0, 1));
+    release();
+  }
+}
+
+static void test_linear_shapes(void **state) {
+  (void)state;
+  const int shapes[][3] = {{128, 768, 768}, {16, 1536, 384}, {1, 3072, 768}, {33, 384, 1536}, {7, 2, 384}, {300, 97, 64}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    linear t = make_linear(shapes[i][0], shapes[i][1], shapes[i][2], ACCEL_PLUGIN_ACT_GELU, false, true, true);
+    run_linear(&t, false);
+    release();
+  }
+}
+
+static void test_linear_special(void **state) {
+  (void)state;
+  linear t = make_linear(9, 40, 13, ACCEL_PLUGIN_ACT_NONE, false, true, false); /* NaN and infinity stay in their rows and columns */
+  t.x[2 * t.ldx + 5] = NAN;
+  t.w[7 * t.k + 3] = INFINITY;
+  t.x[4 * t.ldx] = 1e-42f;
+  pack(&t, t.w, 0);
+  run_linear(&t, false);
+  float *y = guard(9 * 40);
+  cpu_gemm g = gemm_of(&t, y);
+  kernels.gemm(&g, 0, 9, 0, panels(&t));
+  for (int i = 0; i < 9; i++)
+    for (int j = 0; j < 40; j++) assert_int_equal(isnan(y[i * 40 + j]) != 0, i == 2);
+  release();
+  t = make_linear(3, 5, 0, ACCEL_PLUGIN_ACT_NONE, false, true, false); /* no columns of x: the bias alone */
+  run_linear(&t, false);
+  kernels.gemm(&g, 0, 0, 0, 1); /* no rows: nothing is touched */
+  release();
+}
+
+/* ---- attention ---- */
+
+typedef struct attention {
+  cpu_attention a;
+  int64_t rows;
+  float *rel_k, *rel_q; /* row-major [relative rows][dk] */
+  int64_t relative_rows;
+} attention;
+
+static bool sees(const attention *t, int64_t i, int64_t j) {
+  const cpu_attention *a = &t->a;
+  int64_t ahead = a->key_position ? (int64_t)a->key_position[j] - a->query_position[i] : j - i;
+  return !(a->left >= 0 && -ahead > a->left) && !(a->right >= 0 && ahead > a->right) && !(a->mask && !a->mask[j]);
+}
+
+static double score(const attention *t, int64_t i, int64_t j) {
+  const cpu_attention *a = &t->a;
+  double s = 0, side = 0;
+  for (int64_t d = 0; d < a->dk; d++) s += (double)a->q[i * a->ldq + d] * a->k[j * a->ldk + d];
+  s *= a->scale;
+  if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
+  if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
+  if (a->relative) s += a->relative[j - i + a->relative_origin];
+  if (a->slope != 0) s += (double)a->slope * (a->key_position[j] - a->query_position[i]);
+  if (a->relative_row) {
+    int64_t r = a->relative_row[i - j + a->relative_origin] - a->relative_first;
+    for (int64_t d = 0; d < a->dk; d++) {
+      if (t->rel_k) side += (double)a->q[i * a->ldq + d] * t->rel_k[r * a->dk + d];
+      if (t->rel_q) side += (double)a->k[j * a->ldk + d] * t->rel_q[r * a->dk + d];
+    }
+    s += a->scale * side;
+  }
+  return s;
+}
+
+static void check_attention(const attention *t) {
+  const cpu_attention *a = &t->a;
+  double *w = malloc(((size_t)a->keys + 1) * sizeof *w);
+  for (int64_t i = 0; i < t->rows; i++) {
+    double most = a->sink, sum = 0;
+    for (int64_t j = 0; j < a->keys; j++) {
+      w[j] = sees(t, i, j) ? score(t, i, j) : -INFINITY;
+      most = fmax(most, w[j]);
+    }
+    for (int64_t j = 0; j < a->keys; j++) sum += w[j] = w[j] == -INFINITY ? 0 : exp(w[j] - most);
+    if (a->sink > -INFINITY) sum += exp(a->sink - most);
+    for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
+    for (int64_t d = 0; d < a->dv; d++) {
+      double y = 0;
+      for (int64_t j = 0; j < a->keys; j++) y += w[j] * a->v[j * a->ldv + d];
+      check("attention", a->y[i * a->ldy + d], y, 2e-5);
+    }
+    for (int64_t j = 0; a->probs && j < a->probs_columns; j++) check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
+  }
+  free(w);
+}
+
+static int32_t *positions(int64_t n, int base, int step) {
+  int32_t *p = guard(n);
+  for (int64_t i = 0; i < n; i++) p[i] = base += pick(1, step);
+  return p;
+}
+
+static float *pack_relative(const float *w, int64_t rows, int64_t dk, int64_t columns) {
+  float *packed = guard(columns * dk);
+  for (int64_t c = 0; c < columns; c += kernels.vector) {
+    int64_t have = rows - c < 0 ? 0 : rows - c < kernels.vector ? rows - c : kernels.vector;
+    kernels.pack(have ? w + c * dk : w, dk, have, dk, packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
+  }
+  return packed;
+}
+
+enum { PLAIN, CAUSAL, WINDOW, DENSE, DENSE_ROW, RELATIVE, EXPLICIT, MASKED, SINK, CAPPED, DISENTANGLED, HIDDEN, KINDS };
+
+static void add_kind(attention *t, int kind) {
+  cpu_attention *a = &t->a;
+  int64_t longest = t->rows > a->keys ? t->rows : a->keys;
+  switch (kind) {
+    case CAUSAL: a->right = 0; break;
+    case WINDOW:
+      a->left = pick(0, 9);
+      a->right = pick(0, 9);
+      break;
+    case DENSE:
+      a->bias = filled(t->rows * a->keys);
+      a->bias_row = a->keys;
+      a->bias_column = 1;
+      break;
+    case DENSE_ROW:
+      a->bias = filled(a->keys);
+      a->bias_column = 1;
+      break;
+    case RELATIVE:
+      a->relative = filled(2 * longest);
+      a->relative_origin = longest;
+      break;
+    case EXPLICIT:
+      a->query_position = positions(t->rows, 5, 3);
+      a->key_position = positions(a->keys, 0, 4);
+      a->slope = -0.02f;
+      a->left = pick(0, 1) ? 20 : -1;
+      a->right = 0;
+      break;
+    case MASKED: {
+      int32_t *mask = guard(a->keys);
+      for (int64_t j = 0; j < a->keys; j++) mask[j] = pick(0, 2) != 0;
+      a->mask = mask;
+      a->probs_columns = a->ldp = a->keys + 2;
+      a->probs = guard(t->rows * a->ldp);
+      break;
+    }
+    case SINK: a->sink = noise(); break;
+    case CAPPED: a->softcap = 2.5f; break;
+    case DISENTANGLED: {
+      int32_t *row = guard(2 * longest);
+      t->relative_rows = 9;
+      for (int64_t d = 0; d < 2 * longest; d++) row[d] = 3 + (int32_t)(d * t->relative_rows / (2 * longest));
+      a->relative_row = row;
+      a->relative_origin = longest;
+      a->relative_first = 3;
+      a->relative_columns = (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
+      int which = pick(1, 3);
+      if (which & 1) a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      if (which & 2) a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      break;
+    }
+    case HIDDEN: { /* nothing is seen: zeros */
+      int32_t *mask = guard(a->keys);
+      memset(mask, 0, (size_t)a->keys * 4);
+      a->mask = mask;
+      break;
+    }
+  }
+}
+
+static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kind) {
+  int64_t gap = pick(0, 5);
+  attention t = {.rows = rows};
+  t.a = (cpu_attention){.ldq = dk + gap, .ldk = dk + gap, .ldv = dv + gap, .ldy = dv + gap, .keys = keys, .dk = dk, .dv = dv, .scale = 0.7f, .sink = -INFINITY,
+                        .left = -1, .right = -1};
+  t.a.q = filled((rows - 1) * t.a.ldq + dk);
+  t.a.k = filled(keys ? (keys - 1) * t.a.ldk + dk : 0);
+  t.a.v = filled(keys ? (keys - 1) * t.a.ldv + dv : 0);
+  t.a.y = guard((rows - 1) * t.a.ldy + dv);
+  add_kind(&t, kind);
+  cpu_attention_plan plan = cpu_attention_layout(keys, dk, dv, t.a.relative_columns, kernels.tile_rows, kernels.panel_cols);
+  float *workspace = guard(plan.all);
+  kernels.attention(&t.a, 0, rows, workspace);
+  check_attention(&t);
+  float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y; /* in two calls that meet between blocks: the same bits */
+  int64_t middle = plan.rows < rows ? plan.rows : 0;
+  t.a.y = again;
+  kernels.attention(&t.a, middle, rows, workspace);
+  if (middle) kernels.attention(&t.a, 0, middle, workspace);
+  for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
+  release();
+}
+
+static void test_attention(void **state) {
+  (void)state;
+  for (int i = 0; i < 40; i++)
+    for (int kind = 0; kind < KINDS; kind++) run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40), kind);
+  for (int kind = 0; kind < KINDS; kind++) {
+    run_attention(128, 128, 64, 64, kind);
+    run_attention(16, 16, 32, 32, kind);
+    run_attention(300, 311, 32, 48, kind);
+    run_attention(1, 1, 1, 1, kind);
+  }
+  run_attention(5, 0, 8, 8, PLAIN);
+}
+
+static void test_attention_special(void **state) {
+  (void)state;
+  float q[4] = {1, 2, 3, 4}, k[4] = {1, -1, NAN, 1}, v[4] = {1, 2, 3, 4}, y[4], workspace[4096];
+  cpu_attention a = {.q = q, .k = k, .v = v, .y = y, .ldq = 2, .ldk = 2, .ldv = 2, .ldy = 2, .keys = 2, .dk = 2, .dv = 2, .scale = 1, .sink = -INFINITY, .left = -1, .right = -1};
+  assert_true(cpu_attention_layout(2, 2, 2, 0, kernels.tile_rows, kernels.panel_cols).all <= 4096);
+  kernels.attention(&a, 0, 2, workspace);
+  assert_true(isnan(y[0]) && isnan(y[3])); /* NaN is not hidden */
+  k[2] = 1e30f;
+  q[0] = q[2] = 1e10f; /* infinite score */
+  kernels.attention(&a, 0, 2, workspace);
+  assert_true(isnan(y[0]));
+}
+
+/* ---- rows ---- */
+
+static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int options) {
+  int64_t cols = size * groups;
+  bool residual = options & 1, sum = options & 2, affine = options & 4, over = options & 8;
+  float *x = filled(rows * cols), *r = residual ? filled(rows * cols) : NULL, *gamma = affine ? filled(cols) : NULL, *beta = affine ? filled(cols) : NULL;
+  float *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *total = sum ? guard(rows * cols) : NULL;
+  cpu_norm g = {.x = over ? y : x, .residual = r, .gamma = gamma, .beta = beta, .y = y, .sum = total, .ldx = cols, .ldr = cols, .ldy = cols, .size = size,
+                .groups = groups, .kind = kind, .eps = 1e-5f, .gamma_offset = affine ? 1 : 0};
+  kernels.norm(&g, 0, rows);
+  for (int64_t at = 0; at < rows * cols; at += size) {
+    double mean = 0, square = 0;
+    for (int64_t i = at; i < at + size; i++) mean += (float)(x[i] + (r ? r[i] : 0)) / (double)size;
+    if (kind != ACCEL_PLUGIN_NORM_LAYER) mean = 0;
+    for (int64_t i = at; i < at + size; i++) square += pow((float)(x[i] + (r ? r[i] : 0)) - mean, 2);
+    double factor = kind == ACCEL_PLUGIN_NORM_L2 ? 1 / fmax(sqrt(square), 1e-5) : 1 / sqrt(square / (double)size + 1e-5);
+    for (int64_t i = at; i < at + size; i++) {
+      double s = (float)(x[i] + (r ? r[i] : 0)), want = (s - mean) * factor;
+      if (affine) want = want * (gamma[i % cols] + 1.0) + beta[i % cols];
+      check("norm", y[i], want, 2e-5 * (1 + fabs(want)));
+      if (sum) check("sum", total[i], s, 0);
+    }
+  }
+  release();
+}
+
+static void test_norm(void **state) {
+  (void)state;
+  for (int i = 0; i < 600; i++) run_norm(pick(1, 4), pick(2, 70), pick(1, 3), pick(ACCEL_PLUGIN_NORM_LAYER, ACCEL_PLUGIN_NORM_L2), pick(0, 15));
+  run_norm(3, 768, 1, ACCEL_PLUGIN_NORM_LAYER, 7);
+  run_norm(3, 1, 1, ACCEL_PLUGIN_NORM_RMS, 7);
+  float x[3] = {1, NAN, 3}, y[3];
+  cpu_norm g = {.x = x, .y = y, .ldx = 3, .ldy = 3, .size = 3, .groups = 1, .kind = ACCEL_PLUGIN_NORM_LAYER, .eps = 1e-5f};
+  kernels.norm(&g, 0, 1);
+  assert_true(isnan(y[0]));
+}
+
+static void test_softmax(void **state) {
+  (void)state;
+  for (int n = 1; n <= 70; n++)
+    for (int logarithm = 0; logarithm < 2; logarithm++) {
+      float *x = filled(n), *y = guard(n);
+      double most = -INFINITY, sum = 0;
+      for (int i = 0; i < n; i++) most = fmax(most, x[i] *= 20);
+      for (int i = 0; i < n; i++) sum += exp(x[i] - most);
+      kernels.softmax(x, y, n, logarithm);
+      for (int i = 0; i < n; i++) check("softmax", y[i], logarithm ? x[i] - most - log(sum) : exp(x[i] - most) / sum, logarithm ? 1e-5 : 1e-6);
+      kernels.softmax(x, x, n, logarithm); /* over its operand */
+      assert_int_equal(memcmp(x, y, (size_t)n * 4), 0);
+      release();
+    }
+  float x[3] = {0, -INFINITY, -200}, y[3];
+  kernels.softmax(x, y, 3, 0);
+  assert_true(y[0] == 1 && y[1] == 0 && y[2] == 0);
+}
+
+static double binary(int kind, double a, double b) {
+  switch (kind) {
+    case ACCEL_PLUGIN_BINARY_ADD: return a + b;
+    case ACCEL_PLUGIN_BINARY_SUB: return a - b;
+    case ACCEL_PLUGIN_BINARY_MUL: return a * b;
+    case ACCEL_PLUGIN_BINARY_DIV: return a / b;
+    case ACCEL_PLUGIN_BINARY_MIN: return isnan(a) || a < b ? a : b;
+  }
+  return isnan(a) || a > b ? a : b;
+}
+
+static void test_elementwise(void **state) {
+  (void)state;
+  for (int n = 1; n <= 70; n++) {
+    for (int kind = ACCEL_PLUGIN_BINARY_ADD; kind <= ACCEL_PLUGIN_BINARY_MAX; kind++)
+      for (int steps = 0; steps < 4; steps++) {
+        float *a = filled(steps & 1 ? n : 1), *b = filled(steps & 2 ? n : 1), *y = guard(n);
+        if (pick(0, 1)) a[0] = NAN;
+        if (pick(0, 3) == 0) b[0] = NAN;
+        assert_int_equal(kernels.binary(kind, a, steps & 1, b, (steps & 2) / 2, y, n), 1);
+        for (int i = 0; i < n; i++) {
+          double want = binary(kind, steps & 1 ? a[i] : *a, steps & 2 ? b[i] : *b);
+          check("binary", y[i], want, 1e-6 * fabs(want));
+        }
+        release();
+      }
+    float *x = filled(n), *y = filled(n), *z = copy_of(y, n);
+    kernels.accumulate(0.3f, x, y, n);
+    for (int i = 0; i < n; i++) check("accumulate", y[i], z[i] + 0.3f * (double)x[i], 1e-6);
+    for (int kind = ACCEL_PLUGIN_UNARY_EXP; kind <= ACCEL_PLUGIN_UNARY_ABS; kind++) {
+      if (!kernels.unary(kind, -0.5f, 0.5f, x, y, n)) continue; /* the launch takes the scalar one */
+      for (int i = 0; i < n; i++) {
+        double v = x[i], want = kind == ACCEL_PLUGIN_UNARY_EXP ? exp(v) : kind == ACCEL_PLUGIN_UNARY_LOG ? log(v) : kind == ACCEL_PLUGIN_UNARY_NEG ? -v :
+            kind == ACCEL_PLUGIN_UNARY_SQRT ? sqrt(v) : kind == ACCEL_PLUGIN_UNARY_RSQRT ? 1 / sqrt(v) : kind == ACCEL_PLUGIN_UNARY_ABS ? fabs(v) :
+            kind == ACCEL_PLUGIN_UNARY_AFFINE ? -0.5 * v + 0.5 : fmin(fmax(v, -0.5), 0.5);
+        check("unary", y[i], want, 1e-6 * fmax(1, fabs(want)));
+      }
+    }
+    for (int act = ACCEL_PLUGIN_ACT_NONE; act <= ACCEL_PLUGIN_ACT_SWIGLU_OAI; act++) kernels.activate(act, 1, x, y, n); /* bounds: cpu_math_test */
+    release();
+  }
+  assert_int_equal(kernels.unary(ACCEL_PLUGIN_UNARY_SIN, 0, 0, NULL, NULL, 0), 0);
+  assert_int_equal(kernels.binary(ACCEL_PLUGIN_BINARY_POW, (float[]){1}, 0, (float[]){1}, 0, (float[]){0}, 1), 0);
+}
+
+static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved, bool over) {
+  int64_t head = 2 * pairs + rest, cols = heads * head;
+  float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *frequency = filled(pairs), *table = guard(2 * pairs);
+  int32_t *position = guard(rows);
+  for (int64_t i = 0; i < rows; i++) position[i] = pick(0, 4000);
+  cpu_rope g = {.x = over ? y : x, .frequency = frequency, .y = y, .position = position, .ldx = cols, .ldy = cols, .cols = cols, .head = head, .pairs = pairs,
+                .interleaved = interleaved, .mscale = 1.25f};
+  kernels.rope(&g, 0, rows, table);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < cols; c++) {
+      int64_t at = c % head, pair = interleaved ? at / 2 : at % pairs;
+      bool second = interleaved ? at % 2 : at >= pairs;
+      double want = x[r * cols + c];
+      if (at < 2 * pairs) {
+        int64_t other = c + (interleaved ? (second ? -1 : 1) : (second ? -pairs : pairs));
+        double angle = (float)position[r] * frequency[pair], s = 1.25 * sin(angle), k = 1.25 * cos(angle);
+        want = want * k + x[r * cols + other] * (second ? s : -s);
+      }
+      check("rope", y[r * cols + c], want, 2e-6);
+    }
+  release();
+}
+
+static void test_rope(void **state) {
+  (void)state;
+  for (int i = 0; i < 300; i++) run_rope(pick(1, 5), pick(1, 3), pick(1, 40), pick(0, 5), pick(0, 1), pick(0, 1));
+}
+
+/* ---- the table ---- */
+
+static void test_table(void **state) {
+  (void)state;
+  cpu_isa list[CPU_ISA_COUNT];
+  int n = cpu_isa_list(list);
+  assert_true(n >= 1 && list[n - 1] == CPU_ISA_SCALAR);
+  for (int i = 1; i < n; i++) assert_true(list[i] < list[i - 1]);
+  char why[160];
+  setenv("ACCEL_ISA", cpu_isa_name(kernels.isa), 1);
+  assert_int_equal(cpu_isa_choose(why, sizeof why), kernels.isa);
+  assert_string_equal(why, "");
+  setenv("ACCEL_ISA", "mmx", 1);
+  cpu_isa_choose(why, sizeof why);
+  assert_non_null(strstr(why, "mmx"));
+  unsetenv("ACCEL_ISA");
+  assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
+  assert_true(kernels.gemm && kernels.pack && kernels.attention && kernels.norm && kernels.softmax && kernels.activate && kernels.unary && kernels.binary &&
+              kernels.accumulate && kernels.rope);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_table),     cmocka_unit_test(test_linear_sizes),      cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_special),
+      cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_special), cmocka_unit_test(test_norm),          cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_elementwise), cmocka_unit_test(test_rope),
+  };
+  cpu_isa list[CPU_ISA_COUNT];
+  int failures = 0;
+  for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
+    seed = 12345;
+    cpu_kernels_of(list[i], &kernels);
+    failures += cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, NULL, NULL);
+  }
+  return failures;
+}
