@@ -1,29 +1,47 @@
 /* detect.c - accel detect: what this machine can run on, and why not on the rest. */
 #include <cjson/cJSON.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
 
 static const char *yes_no(int32_t fact) { return fact > 0 ? "yes" : fact == 0 ? "no" : "-"; }
 
-static void print_devices(const accel_devices *devices, bool verbose) {
+/* `text` behind `indent` spaces, in lines that fit a terminal. */
+static void print_indented(const char *text, int indent) {
+  printf("%*s", indent, "");
+  cli_print_wrapped(text, indent, cli_columns(stdout) - indent - 1);
+}
+
+static void print_devices(const accel_devices *devices) {
   cli_table table = {0};
-  cli_table_row(&table, 5, (const char *[]){"device", "usable", "memory", "what it is", "why not"});
+  uint32_t usable = 0;
+  cli_table_row(&table, 4, (const char *[]){"device", "usable", "memory", "what it is"});
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info *d = &devices->item[i];
     char memory[32] = "", what[256];
     if (d->memory_total) cli_bytes(d->memory_total, memory, sizeof memory);
     snprintf(what, sizeof what, "%s%s%s%s", d->description, *d->arch ? ", " : "", d->arch,
              strcmp(d->type, "software") == 0 ? " (software)" : "");
-    cli_table_row(&table, 5, (const char *[]){d->name, d->usable ? "yes" : "no", memory, what, d->reason});
+    cli_table_row(&table, 4, (const char *[]){d->name, d->usable ? "yes" : "no", memory, what});
+    usable += d->usable != 0;
   }
-  cli_table_print(&table, "llrll");
+  cli_table_print(&table, "llrl");
+  if (usable < devices->n) printf("\nwhy not, and what to do\n");
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info *d = &devices->item[i];
-    if (i == 0) putchar('\n');
-    if (!d->usable && *d->remedy) printf("%s: %s\n", d->name, d->remedy);
+    if (d->usable) continue;
+    printf("  %s\n", d->name);
+    print_indented(d->reason, 4);
+    if (*d->remedy) {
+      fputs("    -> ", stdout);
+      cli_print_wrapped(d->remedy, 7, cli_columns(stdout) - 8);
+    }
   }
-  if (!verbose) return;
+}
+
+static void print_facts(const accel_devices *devices) {
+  cli_table table = {0};
   putchar('\n');
   cli_table_row(&table, 8, (const char *[]){"device", "plugin", "compiled", "loaded", "found", "self-test", "driver", "id"});
   for (uint32_t i = 0; i < devices->n; ++i) {
@@ -34,20 +52,39 @@ static void print_devices(const accel_devices *devices, bool verbose) {
   cli_table_print(&table, "llllllll");
 }
 
-/* Lists and objects of the capability dictionary that the table of devices does not show. */
-static void print_value(const cJSON *value, int indent) {
+static char *value_text(const cJSON *item) {
+  if (cJSON_IsString(item)) return strdup(item->valuestring);
+  return cJSON_IsNull(item) ? strdup("-") : cJSON_PrintUnformatted(item);
+}
+
+/* A list of objects as a table: a column for each key of the first one. */
+static void print_objects(const cJSON *list) {
+  enum { MAX = 12 };
+  cli_table table = {0};
+  const char *cells[MAX];
+  uint32_t n = 0;
+  for (const cJSON *key = list->child->child; key && n < MAX; key = key->next) cells[n++] = key->string;
+  cli_table_row(&table, n, cells);
+  for (const cJSON *row = list->child; row; row = row->next) {
+    char *text[MAX] = {0};
+    for (uint32_t i = 0; i < n; ++i) text[i] = value_text(cJSON_GetObjectItemCaseSensitive(row, table.cell[i]));
+    for (uint32_t i = 0; i < n; ++i) cells[i] = text[i];
+    cli_table_row(&table, n, cells);
+    for (uint32_t i = 0; i < n; ++i) free(text[i]);
+  }
+  cli_table_print(&table, "");
+}
+
+/* What the capability dictionary holds beside the table of devices. */
+static void print_value(const cJSON *value) {
+  if (cJSON_IsArray(value) && cJSON_IsObject(value->child) && value->child->child) {
+    print_objects(value);
+    return;
+  }
   for (const cJSON *item = value->child; item; item = item->next) {
-    printf("%*s%s%s", indent, "", item->string ? item->string : "-", item->string ? ":" : "");
-    if (item->child) {
-      putchar('\n');
-      print_value(item, indent + 2);
-    } else if (cJSON_IsString(item)) {
-      printf(" %s\n", item->valuestring);
-    } else {
-      char *text = cJSON_PrintUnformatted(item);
-      printf(" %s\n", text ? text : "");
-      cJSON_free(text);
-    }
+    char *text = value_text(item);
+    printf("  %s%s%s\n", item->string ? item->string : "", item->string ? ": " : "", text ? text : "");
+    free(text);
   }
 }
 
@@ -59,7 +96,7 @@ static int print_dictionary(cli_run *run) {
   for (const cJSON *item = root ? root->child : NULL; item; item = item->next) {
     if (!item->child || strcmp(item->string, "devices") == 0) continue;
     printf("\n%s\n", item->string);
-    print_value(item, 2);
+    print_value(item);
   }
   cJSON_Delete(root);
   accel_string_free(&text);
@@ -80,7 +117,8 @@ int cmd_detect(cli_run *run) {
   accel_devices *devices;
   accel_status status = accel_detect(run->ctx, 0, &devices);
   if (status != ACCEL_OK) return cli_fail(run, status);
-  print_devices(devices, cli_flag(run, OPT_VERBOSE));
+  print_devices(devices);
+  if (cli_flag(run, OPT_VERBOSE)) print_facts(devices);
   accel_devices_free(&devices);
   return cli_flag(run, OPT_VERBOSE) ? print_dictionary(run) : 0;
 }

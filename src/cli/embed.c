@@ -51,7 +51,7 @@ static double length_of(const float *v, uint32_t n) {
 
 static void print_table(const accel_embeddings *found, const cli_texts *texts) {
   cli_table table = {0};
-  cli_table_row(&table, 5, (const char *[]){"", "text", found->per_token ? "tokens" : "length", "", found->per_token ? "first token's vector" : "vector"});
+  cli_table_row(&table, 4, (const char *[]){"", "text", found->per_token ? "tokens" : "length", found->per_token ? "first token's vector" : "vector"});
   for (uint32_t i = 0; i < found->n; ++i) {
     const float *v = found->data + (size_t)found->row_start[i] * found->dim;
     char number[16], text[256], size[32], head[160];
@@ -59,10 +59,10 @@ static void print_table(const accel_embeddings *found, const cli_texts *texts) {
     if (found->per_token) snprintf(size, sizeof size, "%" PRIu64, found->row_start[i + 1] - found->row_start[i]);
     else snprintf(size, sizeof size, "%.4f", length_of(v, found->dim));
     bool none = found->row_start[i + 1] == found->row_start[i];
-    cli_table_row(&table, 5, (const char *[]){number, cli_excerpt(texts->text[i], 40, text, sizeof text), size, "",
+    cli_table_row(&table, 4, (const char *[]){number, cli_excerpt(texts->text[i], 40, text, sizeof text), size,
                                               none ? "-" : vector_head(v, found->dim, head, sizeof head)});
   }
-  cli_table_print(&table, "rlrll");
+  cli_table_print(&table, "rlrl");
 }
 
 static int write_tensors(cli_run *run, const accel_embeddings *found) {

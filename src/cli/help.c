@@ -23,26 +23,13 @@ static const char *option_head(const cli_option *o, char *into, size_t size) {
   return into;
 }
 
-/* `text` in lines of at most `width` columns, each but the first behind `indent` spaces. */
-static void print_wrapped(const char *text, int indent, int width) {
-  int column = 0;
-  for (const char *word = text; *word;) {
-    int n = (int)strcspn(word, " ");
-    if (column && column + 1 + n > width) printf("\n%*s", indent, ""), column = 0;
-    printf("%s%.*s", column ? " " : "", n, word);
-    column += n + (column > 0);
-    word += n + (word[n] == ' ');
-  }
-  putchar('\n');
-}
-
 static void print_option(const cli_option *o) {
   enum { INDENT = 28 };
   char head[160];
   option_head(o, head, sizeof head);
   if (strlen(head) + 4 > INDENT) printf("  %s\n%*s", head, INDENT, "");
   else printf("  %-*s", INDENT - 2, head);
-  print_wrapped(o->help, INDENT, cli_columns(stdout) - INDENT - 1);
+  cli_print_wrapped(o->help, INDENT, cli_columns(stdout) - INDENT - 1);
 }
 
 static void print_overview(void) {

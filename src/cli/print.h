@@ -52,6 +52,8 @@ void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells)
 void cli_table_print(cli_table *table, const char *align);
 /* `text` on one line, control characters as spaces, cut to `columns` with "..."; in `into`, which it returns. */
 const char *cli_excerpt(const char *text, int columns, char *into, size_t size);
+/* `text` in lines of at most `width` columns, each but the first behind `indent` spaces. */
+void cli_print_wrapped(const char *text, int indent, int width);
 int cli_width(const char *text); /* columns on a terminal */
 const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
 /* The cosine of every two of n vectors as a table. */

@@ -57,6 +57,18 @@ const char *cli_bytes(uint64_t bytes, char *into, size_t size) {
   return into;
 }
 
+void cli_print_wrapped(const char *text, int indent, int width) {
+  int column = 0;
+  for (const char *word = text; *word;) {
+    int n = (int)strcspn(word, " ");
+    if (column && column + 1 + n > width) printf("\n%*s", indent, ""), column = 0;
+    printf("%s%.*s", column ? " " : "", n, word);
+    column += n + (column > 0);
+    word += n + (word[n] == ' ');
+  }
+  putchar('\n');
+}
+
 void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells) {
   if (!table->columns) table->columns = columns;
   uint32_t need = (table->rows + 1) * table->columns;

@@ -1,5 +1,6 @@
 /* tokenize.c - accel tokenize: texts into token ids, and back. */
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "cli/print.h"
 
@@ -64,26 +65,30 @@ static int encode(cli_run *run, accel_tokenizer *tokenizer, const cli_texts *tex
   return code;
 }
 
-static int decode(cli_run *run, accel_tokenizer *tokenizer, const cli_ids *ids) {
-  bool as_json = cli_flag(run, OPT_JSON);
+/* Every text is decoded before any is printed. */
+static int print_texts(cli_run *run, char *const *texts, uint32_t n) {
+  if (!cli_flag(run, OPT_JSON)) {
+    for (uint32_t i = 0; i < n; ++i) puts(texts[i]);
+    return 0;
+  }
   cli_json json;
-  int code = as_json ? cli_json_begin(run, "accel.tokenize/1", &json) : 0;
-  if (!code && as_json) cli_json_open(&json, "texts", '[');
-  for (uint32_t i = 0; !code && i < ids->n; ++i) {
-    char *text;
-    accel_status status = accel_detokenize(tokenizer, ids->ids[i], ids->count[i], !cli_flag(run, OPT_KEEP_SPECIAL), &text);
-    if (status != ACCEL_OK) {
-      if (as_json) fputc('\n', json.to);
-      return cli_fail(run, status);
-    }
-    if (as_json) cli_json_text(&json, NULL, text);
-    else puts(text);
-    accel_string_free(&text);
-  }
-  if (!code && as_json) {
-    cli_json_close(&json, ']');
-    code = cli_json_end(run, &json);
-  }
+  int code = cli_json_begin(run, "accel.tokenize/1", &json);
+  if (code) return code;
+  cli_json_open(&json, "texts", '[');
+  for (uint32_t i = 0; i < n; ++i) cli_json_text(&json, NULL, texts[i]);
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static int decode(cli_run *run, accel_tokenizer *tokenizer, const cli_ids *ids) {
+  char **texts = calloc(ids->n + 1, sizeof *texts);
+  if (!texts) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; i < ids->n && status == ACCEL_OK; ++i)
+    status = accel_detokenize(tokenizer, ids->ids[i], ids->count[i], !cli_flag(run, OPT_KEEP_SPECIAL), &texts[i]);
+  int code = status == ACCEL_OK ? print_texts(run, texts, ids->n) : cli_fail(run, status);
+  for (uint32_t i = 0; i < ids->n; ++i) accel_string_free(&texts[i]);
+  free(texts);
   return code;
 }
 
