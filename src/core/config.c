@@ -27,9 +27,6 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
     {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
-    {"ACCEL_PROBE", "the helper program that looks at vendor software; default libexec/accel/accel-probe"},
-    {"ACCEL_OPENVINO_DIR", "folder of libopenvino_c.so"},
-    {"ACCEL_DETECT_ROOT", "tests: directory put in front of /sys, /dev and /etc when hardware is looked for"},
     {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},
 
     {"XDG_CACHE_HOME", "user's cache directory; default ~/.cache"},
