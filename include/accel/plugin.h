@@ -65,7 +65,11 @@ typedef enum accel_plugin_op {
 #define ACCEL_OP(name, number, operands, outputs, attributes, text) ACCEL_PLUGIN_OP_##name = number,
 #include "ops.def"
 } accel_plugin_op;
-#define ACCEL_PLUGIN_OP_COUNT 27 /* ops are numbered 1 .. ACCEL_PLUGIN_OP_COUNT */
+enum { /* ops are numbered 1 .. ACCEL_PLUGIN_OP_COUNT */
+  ACCEL_PLUGIN_OP_COUNT = 0
+#define ACCEL_OP(name, number, operands, outputs, attributes, text) +1
+#include "ops.def"
+};
 
 typedef enum accel_plugin_attr_key {
 #define ACCEL_ATTR(name, number, key, type, text) ACCEL_PLUGIN_ATTR_##name = number,

@@ -40,7 +40,7 @@ static void numbers_are_pinned(void **state) {
   (void)state;
   assert_int_equal(ACCEL_PLUGIN_ABI_MAJOR, ACCEL_TEST_ABI_MAJOR); /* the directory plugins are installed in */
   assert_int_equal(ACCEL_PLUGIN_OP_LINEAR, 1);
-  assert_int_equal(ACCEL_PLUGIN_OP_ALLREDUCE, ACCEL_PLUGIN_OP_COUNT);
+  assert_int_equal(ACCEL_PLUGIN_OP_ALLREDUCE, 27);
   int ops = 0, highest = 0;
 #define ACCEL_OP(name, number, operands, outputs, attributes, text) ops++, highest = (number) > highest ? (number) : highest;
 #include "accel/ops.def"
