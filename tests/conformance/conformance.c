@@ -1,0 +1,151 @@
+/* conformance.c - holds a backend to the op set.
+ *
+ *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N] [--precision P,P] [--filter GLOB] [--seed N]
+ *               [--threads N] [--mode run|list] [--verbose]
+ *
+ * Every golden case and every random case runs at every asked precision (default fp32).  At fp32 goldens are compared with PyTorch's numbers;
+ * random cases and other precisions with the reference plugin given the same weights.  The list file names the cases a backend is excused
+ * from, one a line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that supports answers NO for
+ * and that no line excuses fails; an excused one that would pass fails too, so that the list stays true.
+ * A plugin that is not usable here is skipped with its reason (exit code 77).  Exit code 0: nothing failed.
+ */
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conformance.h"
+
+typedef struct excuse {
+  bool never;
+  char glob[96], reason[160];
+} excuse;
+
+typedef struct settings {
+  const char *plugin, *reference, *goldens, *list, *precision, *filter;
+  uint32_t device, threads;
+  uint64_t seed;
+  bool only_list, verbose;
+  excuse excuses[256];
+  uint32_t n_excuse;
+} settings;
+
+typedef struct score {
+  uint32_t passed, failed, skipped;
+} score;
+
+static const char *value(int argc, char **argv, int *i) { return *i + 1 < argc ? argv[++*i] : ""; }
+
+static bool parse(int argc, char **argv, settings *s) {
+  *s = (settings){.precision = "fp32", .filter = "*", .threads = 2, .seed = 20260101};
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "--plugin")) s->plugin = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--reference")) s->reference = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--goldens")) s->goldens = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--list")) s->list = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--precision")) s->precision = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--filter")) s->filter = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--device")) s->device = (uint32_t)atoi(value(argc, argv, &i));
+    else if (!strcmp(argv[i], "--threads")) s->threads = (uint32_t)atoi(value(argc, argv, &i));
+    else if (!strcmp(argv[i], "--seed")) s->seed = strtoull(value(argc, argv, &i), NULL, 0);
+    else if (!strcmp(argv[i], "--mode")) s->only_list = !strcmp(value(argc, argv, &i), "list");
+    else if (!strcmp(argv[i], "--verbose")) s->verbose = true;
+    else return fprintf(stderr, "conformance: %s is unknown\n", argv[i]), false;
+  }
+  return s->plugin || s->only_list || (fprintf(stderr, "conformance: --plugin FILE is needed\n"), false);
+}
+
+/* An absent file excuses nothing. */
+static bool read_list(settings *s) {
+  FILE *f = s->list ? fopen(s->list, "r") : NULL;
+  char line[400];
+  if (!f) return true;
+  while (fgets(line, sizeof line, f) && s->n_excuse < 256) {
+    excuse *e = &s->excuses[s->n_excuse];
+    char word[16];
+    if (line[0] == '#' || line[0] == '\n') continue;
+    if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 || (strcmp(word, "never") && strcmp(word, "not-yet"))) {
+      fprintf(stderr, "%s: expected 'never GLOB reason' or 'not-yet GLOB reason': %s", s->list, line);
+      fclose(f);
+      return false;
+    }
+    e->never = !strcmp(word, "never");
+    s->n_excuse++;
+  }
+  fclose(f);
+  return true;
+}
+
+static const excuse *excused(const settings *s, const char *what) {
+  for (uint32_t i = 0; i < s->n_excuse; i++)
+    if (fnmatch(s->excuses[i].glob, what, 0) == 0) return &s->excuses[i];
+  return NULL;
+}
+
+static void judge(const settings *s, const char *what, conf_result r, score *total) {
+  const excuse *e = excused(s, what);
+  if (r.verdict == CONF_PASS && e) {
+    printf("FAIL %s: listed as %s (%s) but it passes: strike it from the list\n", what, e->never ? "never" : "not-yet", e->reason);
+    total->failed++;
+  } else if (r.verdict == CONF_PASS) {
+    if (s->verbose) printf("pass %s\n", what);
+    total->passed++;
+  } else if (e && (!e->never || r.verdict == CONF_NO)) {
+    printf("skip %s: %s: %s\n", what, e->never ? "never" : "not yet", e->reason);
+    total->skipped++;
+  } else {
+    printf("FAIL %s: %s%s\n", what, r.verdict == CONF_NO ? "not supported and not listed: " : "", r.why);
+    total->failed++;
+  }
+}
+
+static void run_precision(const settings *s, const char *precision, const conf_cases *cases, conf_plugin *plugin, conf_plugin *reference, score *total) {
+  for (uint32_t i = 0; i < cases->n; i++) {
+    char what[160];
+    if (fnmatch(s->filter, cases->at[i].name, 0)) continue;
+    snprintf(what, sizeof what, "%s@%s", cases->at[i].name, precision);
+    judge(s, what, conf_run_case(&cases->at[i], precision, plugin, reference), total);
+    fflush(stdout);
+  }
+}
+
+static int run(const settings *s, const conf_cases *cases) {
+  conf_plugin plugin, reference = {0};
+  score total = {0};
+  const char *why = conf_plugin_open(s->plugin, s->device, s->threads, &plugin);
+  if (why) {
+    printf("skip %s: %s\n0 passed, 0 failed, 1 skipped\n", s->plugin, why);
+    return 77;
+  }
+  const char *no_reference = s->reference ? conf_plugin_open(s->reference, 0, 1, &reference) : "no --reference given";
+  if (no_reference) fprintf(stderr, "conformance: reference plugin: %s\n", no_reference);
+  printf("%s:%u, seed %llu, %u cases\n", plugin.table->name, s->device, (unsigned long long)s->seed, cases->n);
+  if (fnmatch(s->filter, "refusals", 0) == 0) judge(s, "refusals", conf_refusals(&plugin), &total);
+  char list[128];
+  snprintf(list, sizeof list, "%s", s->precision);
+  char *rest = list;
+  for (char *p; (p = strsep(&rest, ",")) != NULL;) run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+  printf("%u passed, %u failed, %u skipped\n", total.passed, total.failed, total.skipped);
+  conf_plugin_close(&plugin);
+  if (!no_reference) conf_plugin_close(&reference);
+  return total.failed != 0 || total.passed == 0;
+}
+
+int main(int argc, char **argv) {
+  static settings s;
+  conf_cases cases = {0};
+  if (!parse(argc, argv, &s) || !read_list(&s)) return 2;
+  const char *why = s.goldens ? conf_load(s.goldens, &cases) : NULL;
+  if (!why) why = conf_random(s.seed, &cases);
+  if (why) {
+    fprintf(stderr, "conformance: %s\n", why);
+    return 1;
+  }
+  int rc = 0;
+  if (s.only_list)
+    for (uint32_t i = 0; i < cases.n; i++) printf("%s\n", cases.at[i].name);
+  else rc = run(&s, &cases);
+  free(cases.at);
+  accel__arena_free(&cases.arena);
+  return rc;
+}
