@@ -15,7 +15,7 @@
 
 /* One line "directory golden class"; prints what is wrong. */
 static bool verify_line(accel *ctx, const char *directory, const char *golden, const char *class_name) {
-  char model[512], file[512];
+  char model[512], file[1024];
   snprintf(model, sizeof model, "%s/%s", MODELS, directory);
   snprintf(file, sizeof file, "%s/%s", model, golden);
   accel_init_params how = accel_init_params_default();
