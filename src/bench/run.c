@@ -198,8 +198,11 @@ static void note_machine(accel *ctx, bench_result *out) {
     break;
   }
   if (info) fclose(info);
-  /* Detection starts helper processes; for the CPU, which has no driver, there is nothing to learn from it. */
-  if (strcmp(out->implementation_type, "CPU") == 0 || strcmp(out->implementation_type, "REFERENCE") == 0) return;
+  /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is nothing to learn from it. */
+  if (strcmp(out->implementation_type, "CPU") == 0 || strcmp(out->implementation_type, "REFERENCE") == 0) {
+    snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
+    return;
+  }
   accel_devices *devices;
   if (accel_detect(ctx, 0, &devices) != ACCEL_OK) return;
   for (uint32_t i = 0; i < devices->n; ++i) {

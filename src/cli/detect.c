@@ -1,6 +1,5 @@
 /* detect.c - accel detect: what this machine can run on, and why not on the rest. */
 #include <cjson/cJSON.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
@@ -52,39 +51,43 @@ static void print_facts(const accel_devices *devices) {
   cli_table_print(&table, "llllllll");
 }
 
-static char *value_text(const cJSON *item) {
-  if (cJSON_IsString(item)) return strdup(item->valuestring);
-  return cJSON_IsNull(item) ? strdup("-") : cJSON_PrintUnformatted(item);
+static bool says_something(const cJSON *item) {
+  return item->child || cJSON_IsNumber(item) || cJSON_IsBool(item) || (cJSON_IsString(item) && *item->valuestring);
 }
 
-/* A list of objects as a table: a column for each key of the first one. */
-static void print_objects(const cJSON *list) {
-  enum { MAX = 12 };
-  cli_table table = {0};
-  const char *cells[MAX];
-  uint32_t n = 0;
-  for (const cJSON *key = list->child->child; key && n < MAX; key = key->next) cells[n++] = key->string;
-  cli_table_row(&table, n, cells);
-  for (const cJSON *row = list->child; row; row = row->next) {
-    char *text[MAX] = {0};
-    for (uint32_t i = 0; i < n; ++i) text[i] = value_text(cJSON_GetObjectItemCaseSensitive(row, table.cell[i]));
-    for (uint32_t i = 0; i < n; ++i) cells[i] = text[i];
-    cli_table_row(&table, n, cells);
-    for (uint32_t i = 0; i < n; ++i) free(text[i]);
-  }
-  cli_table_print(&table, "");
+static void print_scalar(const cJSON *item) {
+  char *text = cJSON_IsString(item) ? NULL : cJSON_PrintUnformatted(item);
+  fputs(text ? text : item->valuestring, stdout);
+  cJSON_free(text);
 }
 
-/* What the capability dictionary holds beside the table of devices. */
-static void print_value(const cJSON *value) {
-  if (cJSON_IsArray(value) && cJSON_IsObject(value->child) && value->child->child) {
-    print_objects(value);
-    return;
-  }
+/* What the capability dictionary holds beside the table of devices: a line for each object of a list, a line for each member of an object;
+ * what is empty is left out. */
+static void print_value(const cJSON *value, int indent) {
+  bool in_list = cJSON_IsArray(value);
   for (const cJSON *item = value->child; item; item = item->next) {
-    char *text = value_text(item);
-    printf("  %s%s%s\n", item->string ? item->string : "", item->string ? ": " : "", text ? text : "");
-    free(text);
+    if (!says_something(item)) continue;
+    if (in_list && item->child) {
+      const char *separator = "";
+      printf("%*s", indent, "");
+      for (const cJSON *member = item->child; member; member = member->next) {
+        if (member->child || !says_something(member)) continue;
+        printf("%s%s ", separator, member->string);
+        print_scalar(member);
+        separator = ", ";
+      }
+      putchar('\n');
+      for (const cJSON *member = item->child; member; member = member->next) {
+        if (member->child) print_value(member, indent + 4);
+      }
+    } else if (item->child) {
+      printf("%*s%s\n", indent, "", item->string);
+      print_value(item, indent + 2);
+    } else {
+      printf("%*s%s%s", indent, "", item->string ? item->string : "", item->string ? ": " : "");
+      print_scalar(item);
+      putchar('\n');
+    }
   }
 }
 
@@ -96,7 +99,7 @@ static int print_dictionary(cli_run *run) {
   for (const cJSON *item = root ? root->child : NULL; item; item = item->next) {
     if (!item->child || strcmp(item->string, "devices") == 0) continue;
     printf("\n%s\n", item->string);
-    print_value(item);
+    print_value(item, 2);
   }
   cJSON_Delete(root);
   accel_string_free(&text);
