@@ -5,7 +5,18 @@
 #include "hardware/internal.h"
 #include "registry/registry.h"
 
-/* The plugin's two facts; *why: what its file said, or where it was looked for. */
+/* "DIR, DIR": where plugins were looked for. */
+static void list_places(const accel__hardware *h, accel__buffer *out) {
+  for (size_t i = 0; i < h->n_files; i++) {
+    const char *path = h->file[i]->path, *slash = strrchr(path, '/');
+    bool directory = !*h->file[i]->key;
+    size_t n = directory || !slash ? strlen(path) : (size_t)(slash - path);
+    if (out->data && memmem(out->data, out->n, path, n)) continue;
+    accel__buffer_printf(out, "%s%.*s", out->n ? ", " : "", (int)n, path);
+  }
+}
+
+/* The plugin's two facts; *why: what its file said, or that there is none. */
 static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__absence *a, const char **why) {
   accel__buffer places = {0};
   *why = "";
@@ -18,14 +29,12 @@ static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__ab
     else if (!**why && f->verdict != ACCEL__VERDICT_SHADOWED) ACCEL_FORMAT(*why, &h->arena, "%s: %s", f->path, f->why);
   }
   if (a->compiled) return ACCEL_OK;
-  for (size_t i = 0; i < h->n_files; i++) {
-    const char *path = h->file[i]->path, *slash = strrchr(path, '/');
-    bool directory = !*h->file[i]->key;
-    size_t n = directory || !slash ? strlen(path) : (size_t)(slash - path);
-    if (places.data && memmem(places.data, places.n, path, n)) continue;
-    accel__buffer_printf(&places, "%s%.*s", places.n ? ", " : "", (int)n, path);
+  if (strcmp(stem, "cpu")) { /* not built, most likely; the report lists the places anyway */
+    ACCEL_FORMAT(*why, &h->arena, "this build has no plugin for it (libaccel_%s.so)", stem);
+    return ACCEL_OK;
   }
-  *why = accel__arena_printf(&h->arena, "this build has no plugin for it (no libaccel_%s.so in %s)", stem, places.n ? places.data : "any place");
+  list_places(h, &places);
+  *why = accel__arena_printf(&h->arena, "no plugin for it: no libaccel_%s.so in %s", stem, places.n ? places.data : "any place");
   accel_status status = places.failed || !*why ? accel__no_memory(places.n) : ACCEL_OK;
   accel__buffer_free(&places);
   return status;

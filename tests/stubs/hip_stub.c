@@ -1,4 +1,4 @@
-/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang", "fail" (code 101), "print" (writes to
+/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang", "fail" (code 999), "print" (writes to
  * stdout like a talkative driver, then one device), else devices "name@pci@MiB" joined by '|'.  HIP_VISIBLE_DEVICES is obeyed. */
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ int hipInit(unsigned flags) {
   if (!strcmp(mode, "crash")) raise(SIGSEGV);
   if (!strcmp(mode, "hang"))
     for (;;) sleep(1000);
-  if (!strcmp(mode, "fail")) return 101;
+  if (!strcmp(mode, "fail")) return 999;
   if (!strcmp(mode, "print")) {
     printf("{\"vendor\":\"nonsense\"} from a talkative driver\n");
     fflush(stdout);
@@ -74,4 +74,4 @@ int hipRuntimeGetVersion(int *version) {
   *version = 60032831;
   return 0;
 }
-const char *hipGetErrorString(int code) { return code == 101 ? "stub says no" : "no ROCm-capable device is detected"; }
+const char *hipGetErrorString(int code) { return code == 999 ? "stub says no" : "no ROCm-capable device is detected"; }

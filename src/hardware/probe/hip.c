@@ -5,7 +5,7 @@
 
 #include "hardware/probe/probe.h"
 
-enum { HIP_OK = 0, HIP_NO_DEVICE = 100 };
+enum { HIP_OK = 0, HIP_NO_DEVICE = 100, HIP_INVALID_DEVICE = 101 };
 
 typedef struct hip_api {
   int (*init)(unsigned flags);
@@ -48,7 +48,8 @@ void probe_hip(probe_report *r) {
     snprintf(r->version, sizeof r->version, "%d.%d.%d", version / 10000000, version / 100000 % 100, version % 100000);
   probe_stage("hipInit");
   int code = api.init(0);
-  if (code != HIP_OK && code != HIP_NO_DEVICE) {
+  /* HIP 5.2 answers "invalid device" where there is none; the count then says so properly. */
+  if (code != HIP_OK && code != HIP_NO_DEVICE && code != HIP_INVALID_DEVICE) {
     fail(r, &api, "hipInit", code);
     return;
   }

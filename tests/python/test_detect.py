@@ -1,0 +1,167 @@
+"""accel detect and accel-probe as a user meets them: the report's form, broken plugins, an AMD machine built in a temporary folder."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+ACCEL = os.path.join(BUILD, "bin", "accel")
+PROBE = os.path.join(BUILD, "libexec", "accel", "accel-probe")
+STUBS = os.path.join(BUILD, "tests", "stubs")
+VENDORS = ["hip", "hsa", "cuda", "opencl", "vulkan", "openvino", "qualcomm", "webgpu"]
+DICTIONARY = ["cpu", "cuda", "cuda_version", "cuda_devices", "mps", "openvino", "qualcomm", "amd", "amd_version", "amd_devices"]
+HARDWARE = {"cpu", "cuda", "amd", "opencl", "vulkan", "openvino", "apple", "qualcomm", "webgpu", "webnn"}
+
+
+def run(program, *arguments, **variables):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("STUB_", "HIP_", "ROCR_", "CUDA_", "HSA_", "GPU_"))}
+    for name in ("ACCEL_PLUGIN_PATH", "ACCEL_PROBE", "ACCEL_DETECT_ROOT", "ACCEL_ALLOW_SOFTWARE"):
+        environment.pop(name, None)
+    environment.update(variables)
+    return subprocess.run([program, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+
+
+def detect(**variables):
+    result = run(ACCEL, "detect", "--json", **variables)
+    if result.returncode != 0:
+        raise AssertionError(f"accel detect --json exits with {result.returncode}: {result.stderr}")
+    return json.loads(result.stdout)
+
+
+def device(report, name):
+    return next(d for d in report["devices"] if d["name"] == name)
+
+
+class Probe(unittest.TestCase):
+    def test_usage(self):
+        for arguments in ([], ["vendor"], ["vendor", "nobody"], ["plugin"], ["test", "x", "0"]):
+            result = run(PROBE, *arguments)
+            self.assertEqual(result.returncode, 2, arguments)
+            self.assertEqual(result.stdout, "")
+            self.assertIn("usage:", result.stderr)
+
+    def test_every_vendor_answers_json(self):
+        for vendor in VENDORS:
+            result = run(PROBE, "vendor", vendor)
+            self.assertEqual(result.returncode, 0, vendor)
+            answer = json.loads(result.stdout[result.stdout.index("{"):])
+            self.assertEqual(answer["vendor"], vendor)
+            self.assertTrue(answer["library"] or answer["error"], answer)
+            self.assertIsInstance(answer["devices"], list)
+
+    def test_a_missing_plugin_is_a_verdict(self):
+        result = run(PROBE, "plugin", "/nonexistent/libaccel_x.so")
+        self.assertEqual(result.returncode, 0)
+        answer = json.loads(result.stdout[result.stdout.index("{"):])
+        self.assertIn("No such file", answer["why"])
+
+
+class Report(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.report = detect()
+
+    def test_form(self):
+        keys = list(self.report)
+        self.assertEqual(self.report["schema"], "accel.detect/1")
+        self.assertEqual([k for k in keys if k in DICTIONARY], DICTIONARY)
+        self.assertLess(keys.index("amd_devices"), keys.index("devices"))
+        self.assertIs(self.report["cpu"], True)
+        for count in ("cuda_devices", "amd_devices", "opencl_devices", "vulkan_devices"):
+            self.assertIsInstance(self.report[count], int)
+
+    def test_every_kind_of_hardware_has_a_row(self):
+        self.assertLessEqual(HARDWARE, {d["hardware"] for d in self.report["devices"]})
+
+    def test_the_processor_serves(self):
+        cpu = device(self.report, "cpu")
+        self.assertEqual([cpu[f] for f in ("compiled", "loaded", "found", "tested", "usable")], [True] * 5, cpu["reason"])
+        self.assertEqual(cpu["self_test"]["fp32"], "pass")
+        self.assertEqual(cpu["reason"], "")
+
+    def test_what_does_not_serve_says_why(self):
+        for d in self.report["devices"]:
+            if not d["usable"]:
+                self.assertTrue(d["reason"], d["name"])
+                self.assertIn(False, [d[f] for f in ("compiled", "loaded", "found", "tested")], d["name"])
+
+    def test_text(self):
+        result = run(ACCEL, "detect")
+        self.assertEqual(result.returncode, 0)
+        for name in ("cpu", "cuda", "webnn"):
+            self.assertIn(name, result.stdout)
+        self.assertEqual(result.stderr, "")
+
+
+class BrokenPlugins(unittest.TestCase):
+    def test_detect_stands(self):
+        report = detect(ACCEL_PLUGIN_PATH=os.path.join(STUBS, "plugins"))
+        verdicts = {os.path.basename(p["path"]): p["verdict"] for p in report["plugins"]}
+        for name, verdict in {"good": "good", "abi": "abi", "short": "table", "symbol": "no-symbol", "crash": "crashed", "hang": "hung",
+                              "mix": "sanitizer", "slot": "table", "garbage": "devices"}.items():
+            self.assertEqual(verdicts[f"libaccel_{name}.so"], verdict)
+        self.assertTrue(device(report, "good")["usable"])
+        self.assertIn("wrong numbers", device(report, "liar")["reason"])
+
+    def test_without_the_helper_nothing_is_opened(self):
+        report = detect(ACCEL_PLUGIN_PATH=os.path.join(STUBS, "gpus"), ACCEL_PROBE="/nonexistent/accel-probe")
+        verdicts = {os.path.basename(p["path"]): p["verdict"] for p in report["plugins"]}
+        self.assertEqual(verdicts["libaccel_rocm.so"], "no-helper")
+        self.assertEqual(verdicts["libaccel_cpu.so"], "good")
+
+
+class AmdMachine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        node = "sys/class/kfd/kfd/topology/nodes"
+        self.write(f"{node}/0/properties", "cpu_cores_count 8\nsimd_count 0\n")
+        self.write(f"{node}/1/properties", "cpu_cores_count 0\nsimd_count 160\nsimd_per_cu 2\ngfx_target_version 100300\nlocation_id 768\n"
+                                           "domain 0\nwave_front_size 32\nunique_id 42\n")
+        self.write(f"{node}/1/mem_banks/0/properties", "heap_type 1\nsize_in_bytes 17163091968\n")
+        card = "sys/class/drm/card0/device"
+        for name, text in {"vendor": "0x1002", "uevent": "PCI_SLOT_NAME=0000:03:00.0", "mem_info_vram_total": "17163091968",
+                           "mem_info_vram_used": "0", "mem_info_gtt_total": "8000000000", "mem_info_gtt_used": "0",
+                           "product_name": "AMD Radeon RX 6800 XT"}.items():
+            self.write(f"{card}/{name}", text + "\n")
+        self.variables = {"ACCEL_DETECT_ROOT": self.folder.name, "PATH": STUBS + "/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": STUBS + "/vendor"}
+
+    def write(self, path, text):
+        full = os.path.join(self.folder.name, path)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w") as f:
+            f.write(text)
+
+    def test_a_card_without_driver_files(self):
+        report = detect(**self.variables)
+        self.assertIs(report["amd"], True)
+        self.assertEqual(report["amd_devices"], 1)
+        details = report["amd_details"]
+        self.assertEqual(details["believed"], "sysfs")
+        card = details["devices"][0]
+        self.assertEqual((card["name"], card["arch"], card["units"]), ("AMD Radeon RX 6800 XT", "gfx1030", 80))
+        row = next(d for d in report["devices"] if d["hardware"] == "amd")
+        self.assertFalse(row["usable"])
+        self.assertIn("/dev/kfd: No such file or directory", row["reason"])
+        self.assertIn("--device /dev/kfd", row["remedy"])
+
+    def test_variables_are_shown(self):
+        report = detect(**self.variables, HSA_OVERRIDE_GFX_VERSION="", HIP_VISIBLE_DEVICES="0")
+        shown = {v["name"]: v for v in report["environment"]}
+        self.assertEqual(shown["HSA_OVERRIDE_GFX_VERSION"]["value"], "")
+        self.assertTrue(shown["HSA_OVERRIDE_GFX_VERSION"]["warning"])
+        self.assertEqual(shown["HIP_VISIBLE_DEVICES"]["value"], "0")
+        self.assertIsNone(shown["ROCR_VISIBLE_DEVICES"]["value"])
+        hidden = detect(**self.variables, ROCR_VISIBLE_DEVICES="-1")
+        self.assertIs(hidden["amd"], False)
+
+    def test_cuda_is_no_amd(self):
+        report = detect(**self.variables, STUB_CUDA="AMD Radeon RX 6800 XT")
+        self.assertIs(report["cuda"], False)
+        self.assertEqual((report["cuda_devices"], report["amd_devices"]), (0, 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
