@@ -73,7 +73,7 @@ accel_status accel__read_fields(const accel__build *b, const accel__field *field
 /* Refuses values that change the forward pass and are not implemented: is_decoder, add_cross_attention, a position_embedding_type other than
  * absolute, pruned_heads. */
 accel_status accel__refuse_variants(const accel__build *b);
-/* id2label, num_labels, problem_type into the model. */
+/* id2label, num_labels, problem_type into the model; nothing for classes without labels. */
 accel_status accel__read_labels(accel__build *b);
 /* An ACT2FN name; ACCEL_ERROR_UNSUPPORTED lists the known ones. */
 accel_status accel__activation_of(const accel__build *b, const char *key, const char *name, accel__activation *out);
