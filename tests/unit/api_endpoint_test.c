@@ -134,7 +134,7 @@ static void two_contexts_do_not_meet(void **state) {
   for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) assert_true(w[i].same);
   accel_registry_entry const *entry;
-  assert_ok(accel_registry_add(ctx[0], "{\"model\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
+  assert_ok(accel_registry_add(ctx[0], "{\"id\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
                                        "\"description\":\"a test\"}"));
   assert_ok(accel_registry_lookup(ctx[0], "tests/only-here", &entry));
   assert_int_equal(accel_registry_lookup(ctx[1], "tests/only-here", &entry), ACCEL_ERROR_UNKNOWN_MODEL);
