@@ -1,0 +1,221 @@
+/* models_build_test.c - from config to program without files: classes and tasks, refusals by name, labels, the embed entry, checkpoint names. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "models/model.h"
+
+/* Builds from a JSON text; NULL with the thread's message when refused. */
+static accel__model *build_with(const char *text, const char *class_name, const accel__checkpoint *checkpoint, const accel__embed_head *embed) {
+  accel__json_file config = {0};
+  accel__model *model = NULL;
+  assert_int_equal(accel__json_parse(text, strlen(text), "config.json", &config), ACCEL_OK);
+  accel__model_request request = {.config = &config, .checkpoint = checkpoint, .architecture = class_name, .embed = embed};
+  accel_status status = accel__model_build(&request, &model);
+  assert_int_equal(status == ACCEL_OK, model != NULL);
+  accel__json_free(&config);
+  return model;
+}
+static accel__model *build(const char *text, const char *class_name) { return build_with(text, class_name, NULL, NULL); }
+
+static void expect_refusal(const char *text, const char *class_name, const char *part) {
+  accel__model *model = build(text, class_name);
+  if (model != NULL) fail_msg("built, though it should say: %s", part);
+  if (strstr(accel__message(), part) == NULL) fail_msg("'%s' is not in: %s", part, accel__message());
+}
+
+#define BERT "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":3,\"intermediate_size\":7"
+
+static bool has_weight(const accel__model *m, const char *name) {
+  const accel_plugin_program *p = accel__program_view(m->program);
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    if (strcmp(p->weight[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
+static void test_every_class(void **state) {
+  (void)state;
+  uint32_t n;
+  const char *const *names = accel__model_architectures(&n);
+  assert_true(n > 40);
+  for (uint32_t i = 0; i < n; i++) {
+    char config[600];
+    snprintf(config, sizeof config,
+             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_hidden_layers\":2,\"n_layers\":2,"
+             "\"num_attention_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,\"relative_attention\":true,\"pos_att_type\":[\"c2p\",\"p2c\"]}",
+             names[i]);
+    accel__model *m = build(config, NULL);
+    if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
+    assert_string_equal(m->architecture, names[i]);
+    assert_true(m->n_inputs >= 3 && m->n_outputs >= 2);
+    assert_string_equal(m->inputs[0].name, "lengths");
+    assert_string_equal(m->inputs[1].name, "input_ids");
+    assert_int_equal(m->hidden_size, 12);
+    assert_non_null(m->task);
+    accel__model_free(&m);
+    assert_null(m);
+  }
+}
+
+static void test_choice(void **state) {
+  (void)state;
+  accel__model *m = build("{" BERT "}", NULL); /* no architectures: the base class */
+  assert_string_equal(m->architecture, "BertModel");
+  assert_string_equal(m->task, "feature-extraction");
+  accel__model_free(&m);
+  m = build("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", "BertForQuestionAnswering"); /* the request wins */
+  assert_string_equal(m->task, "question-answering");
+  accel__model_free(&m);
+  expect_refusal("{" BERT ",\"architectures\":[\"BertForMaskdLM\"]}", NULL, "class 'BertForMaskdLM' is not supported; the nearest supported one is 'BertForMaskedLM'");
+  expect_refusal("{\"model_type\":\"brt\"}", NULL, "model_type 'brt' is not supported; the nearest supported one is 'bert'");
+  expect_refusal("{\"hidden_size\":4}", NULL, "has neither 'model_type' nor 'architectures'");
+  expect_refusal("[1]", NULL, "not a JSON object");
+  expect_refusal("{\"model_type\":7}", NULL, "model_type");
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  static const char *const cases[][2] = {
+      {"{" BERT ",\"hidden_act\":\"foo\"}", "field 'hidden_act': activation 'foo' is not supported; known: gelu, "},
+      {"{" BERT ",\"hidden_act\":\"laplace\"}", "activation 'laplace' is not supported"},
+      {"{" BERT ",\"is_decoder\":true}", "field 'is_decoder': true is not supported"},
+      {"{" BERT ",\"add_cross_attention\":true}", "field 'add_cross_attention'"},
+      {"{" BERT ",\"position_embedding_type\":\"relative_key\"}", "field 'position_embedding_type': 'relative_key' is not supported"},
+      {"{" BERT ",\"pruned_heads\":{\"0\":[1]}}", "field 'pruned_heads' is not empty"},
+      {"{\"model_type\":\"bert\",\"hidden_size\":10,\"num_attention_heads\":3}", "'num_attention_heads' (3) does not divide 'hidden_size' (10)"},
+      {"{\"model_type\":\"bert\",\"hidden_size\":\"big\"}", "hidden_size"},
+      {"{\"model_type\":\"bert\",\"hidden_size\":1e300}", "hidden_size"},
+      {"{\"model_type\":\"bert\",\"vocab_size\":-3}", "vocab_size"},
+      {"{\"model_type\":\"bert\",\"num_hidden_layers\":1000000}", "num_hidden_layers"},
+      {"{\"model_type\":\"roberta\",\"max_position_embeddings\":2,\"pad_token_id\":1}", "leaves no position"},
+      {"{\"model_type\":\"mpnet\",\"relative_attention_num_buckets\":16}", "relative_attention_num_buckets"},
+      {"{\"model_type\":\"deberta-v2\",\"pos_att_type\":[\"p2p\"]}", "field 'pos_att_type': 'p2p' is not supported"},
+      {"{\"model_type\":\"deberta-v2\",\"conv_kernel_size\":4}", "field 'conv_kernel_size'"},
+      {"{\"model_type\":\"deberta-v2\",\"pooler_hidden_size\":5}", "field 'pooler_hidden_size'"},
+      {"{\"model_type\":\"modernbert\",\"layer_types\":[\"full_attention\"]}", "field 'layer_types' has not one entry per layer"},
+      {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}", "'linear_attention' is not supported"},
+      {"{\"model_type\":\"modernbert\",\"classifier_pooling\":\"max\"}", "field 'classifier_pooling': 'max'"},
+      {"{\"model_type\":\"modernbert\",\"rope_scaling\":{\"rope_type\":\"longrope\"}}", "rope type 'longrope' is not supported; known: default, linear"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"prenorm\":true}", "field 'prenorm'"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"num_experts\":8}", "field 'num_experts'"},
+      {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"causal\":true}", "field 'causal'"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refusal(cases[i][0], NULL, cases[i][1]);
+  expect_refusal("{" BERT ",\"num_labels\":3}", "BertForQuestionAnswering", "num_labels 2");
+  expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification", "field 'problem_type': 'ranking' is unknown");
+}
+
+static void test_labels(void **state) {
+  (void)state;
+  accel__model *m = build("{" BERT ",\"id2label\":{\"1\":\"yes\",\"0\":\"no\",\"2\":\"perhaps\"},\"problem_type\":\"multi_label_classification\"}",
+                          "BertForSequenceClassification");
+  assert_int_equal(m->num_labels, 3);
+  assert_string_equal(m->labels[0], "no");
+  assert_string_equal(m->labels[2], "perhaps");
+  assert_string_equal(m->problem_type, "multi_label_classification");
+  accel__model_free(&m);
+  m = build("{" BERT ",\"num_labels\":4}", "BertForTokenClassification");
+  assert_int_equal(m->num_labels, 4);
+  assert_string_equal(m->labels[3], "LABEL_3");
+  accel__model_free(&m);
+  expect_refusal("{" BERT ",\"id2label\":{\"0\":\"a\",\"7\":\"b\"}}", "BertForTokenClassification", "field 'id2label': key '7'");
+  expect_refusal("{" BERT ",\"id2label\":{\"0\":1}}", "BertForTokenClassification", "label 0 is no string");
+  m = build("{" BERT ",\"id2label\":{\"5\":\"left over\"}}", "BertModel"); /* not its business */
+  assert_non_null(m);
+  accel__model_free(&m);
+}
+
+static void test_positions(void **state) {
+  (void)state;
+  accel__model *m = build("{\"model_type\":\"roberta\",\"max_position_embeddings\":514,\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1}", NULL);
+  assert_int_equal(m->max_positions, 512); /* after pad_token_id 1 */
+  assert_int_equal(m->inputs[3].otherwise, ACCEL__DEFAULT_ROBERTA);
+  assert_int_equal(m->inputs[3].max, 514);
+  accel__model_free(&m);
+  m = build("{" BERT "}", NULL);
+  assert_int_equal(m->inputs[3].otherwise, ACCEL__DEFAULT_ARANGE);
+  assert_int_equal(m->inputs[1].max, 31);
+  accel__model_free(&m);
+}
+
+static void test_embed(void **state) {
+  (void)state;
+  accel__dense dense[] = {{.in = 36, .out = 5, .bias = true, .activation = ACCEL_PLUGIN_ACT_TANH, .weight = "2_Dense/linear.weight", .bias_name = "2_Dense/linear.bias"}};
+  accel__embed_head head = {.pooling = {ACCEL__POOL_CLS, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_MEAN_SQRT_LEN}, .n_pooling = 3, .dense = dense, .n_dense = 1, .normalize = true};
+  accel__model *m = build_with("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", NULL, NULL, &head);
+  assert_non_null(m);
+  assert_string_equal(m->architecture, "BertModel"); /* sentence embeddings use the base class */
+  const accel_plugin_program *p = accel__program_view(m->program);
+  assert_int_equal(p->n_entry, 2);
+  assert_string_equal(p->entry[1].name, "embed");
+  assert_int_equal(p->entry[1].n_in, p->entry[0].n_in);
+  const accel_plugin_tensor *out = &p->tensor[p->entry[1].out[0]];
+  assert_string_equal(out->name, "embeddings");
+  assert_int_equal(out->rank, 2);
+  assert_int_equal(p->dim[out->dim[1]].c, 5);
+  assert_true(has_weight(m, "2_Dense/linear.weight"));
+  accel__model_free(&m);
+  dense[0].in = 24;
+  assert_null(build_with("{" BERT "}", NULL, NULL, &head));
+  assert_non_null(strstr(accel__message(), "takes 24 columns, but 36 come to it"));
+}
+
+static void test_names(void **state) {
+  (void)state;
+  accel__model *m = build("{" BERT "}", "BertForMaskedLM"); /* canonical names of the head class; decoder tied */
+  assert_true(has_weight(m, "bert.embeddings.word_embeddings.weight"));
+  assert_true(has_weight(m, "cls.predictions.bias"));
+  assert_false(has_weight(m, "cls.predictions.decoder.weight"));
+  accel__model_free(&m);
+  m = build("{" BERT ",\"tie_word_embeddings\":false}", "BertForMaskedLM");
+  assert_true(has_weight(m, "cls.predictions.decoder.weight"));
+  accel__model_free(&m);
+  m = build("{" BERT "}", "BertModel");
+  assert_true(has_weight(m, "embeddings.LayerNorm.weight"));
+  assert_true(has_weight(m, "pooler.dense.weight"));
+  accel__model_free(&m);
+  accel__checkpoint *checkpoint = NULL;
+  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_old_names", &checkpoint), ACCEL_OK);
+  m = build_with("{" BERT "}", "BertModel", checkpoint, NULL);
+  assert_true(has_weight(m, "bert.embeddings.LayerNorm.gamma"));
+  accel__model_free(&m);
+  accel__checkpoint_close(&checkpoint);
+  assert_int_equal(accel__checkpoint_open(ACCEL_FIXTURES "/models/bert_no_pooler", &checkpoint), ACCEL_OK);
+  m = build_with("{" BERT "}", "BertModel", checkpoint, NULL);
+  for (uint32_t i = 0; i < m->n_outputs; i++) assert_string_not_equal(m->outputs[i].name, "pooler_output");
+  accel__model_free(&m);
+  accel__checkpoint_close(&checkpoint);
+}
+
+/* A fused Wqkv becomes three linears over rows of one stored tensor. */
+static void test_fused(void **state) {
+  (void)state;
+  accel__model *m = build("{\"model_type\":\"modernbert\",\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1,\"attention_bias\":true}", "ModernBertModel");
+  const accel_plugin_program *p = accel__program_view(m->program);
+  uint32_t slices = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const accel__weight_spec *s = accel__weight_source(m->program, i);
+    if (s->stored_rows == 0) continue;
+    assert_int_equal(s->stored_rows, 36);
+    assert_int_equal(s->dim[0], 12);
+    assert_int_equal(s->first_row % 12, 0);
+    slices++;
+  }
+  assert_int_equal(slices, 6);
+  accel__model_free(&m);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice), cmocka_unit_test(test_refusals), cmocka_unit_test(test_labels),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_embed),  cmocka_unit_test(test_names),    cmocka_unit_test(test_fused),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
