@@ -15,6 +15,7 @@ from ._errors import UnknownModelError
 from ._native import check, decode, encode, lib, string_list, take_string, text_array
 
 _log = logging.getLogger("accel")
+_log.addHandler(logging.NullHandler())  # silent unless the application listens
 _LEVELS = [logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG]
 
 
