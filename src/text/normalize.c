@@ -174,6 +174,7 @@ static accel_status sort_long_run(accel__encode_scratch *s, size_t from) {
 }
 
 static accel_status end_run(accel__encode_scratch *s, size_t from) {
+  if (s->change_n - from < 2) return ACCEL_OK;
   if (s->change_n - from > 32) return sort_long_run(s, from);
   sort_marks(s->change + from, s->change_n - from);
   return ACCEL_OK;
