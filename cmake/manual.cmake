@@ -1,6 +1,6 @@
 # The manual page and bash completion of the accel tool, printed by the tool itself from its tables of commands and options.
-# Cross builds without an emulator go without.
-if(NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR)
+# Cross builds go without.
+if(NOT CMAKE_CROSSCOMPILING)
   add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/accel.1 ${CMAKE_BINARY_DIR}/accel.bash
     COMMAND accel_tool help --man > ${CMAKE_BINARY_DIR}/accel.1
     COMMAND accel_tool help --completion > ${CMAKE_BINARY_DIR}/accel.bash
