@@ -170,7 +170,7 @@ accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
   e->proof[proof] = (int8_t)result;
   e->proof_why[proof] = why;
   if (result != ACCEL__PROOF_PASS)
-    accel__logf(h->log, ACCEL_LOG_WARNING, "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
+    accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG, "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
   if (proof != 0) return ACCEL_OK;
   if (result == ACCEL__PROOF_PASS) {
     e->device.info.tested = e->device.info.usable = 1;
