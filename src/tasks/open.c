@@ -56,8 +56,10 @@ static accel_status find_entry(accel_endpoint *ep, const char *model, const acce
   accel__registry *registry;
   *entry = NULL;
   ACCEL_TRY(accel__context_registry(ep->ctx, &registry));
-  if (accel__registry_lookup(registry, model, entry) != ACCEL_OK && ep->directory) accel__registry_lookup(registry, ep->directory, entry);
-  accel__clear_error();
+  accel_status status = accel__registry_lookup(registry, model, entry);
+  if (status == ACCEL_ERROR_UNKNOWN_MODEL && ep->directory) status = accel__registry_lookup(registry, ep->directory, entry);
+  if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
+  accel__clear_error(); /* what else there is to say of a directory, its own config.json says better */
   return ACCEL_OK;
 }
 
