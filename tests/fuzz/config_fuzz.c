@@ -1,0 +1,34 @@
+/* config_fuzz.c - config.json of any model: whatever the bytes, a program is built and valid, or the refusal has a message. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "models/model.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition) {
+  if (!condition) abort(); /* a finding */
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  accel__json_file config = {0};
+  accel__model *model = NULL;
+  if (accel__json_parse((const char *)data, size, "config.json", &config) != ACCEL_OK) return 0;
+  const accel__embed_head head = {.pooling = {ACCEL__POOL_MEAN}, .n_pooling = 1, .normalize = true};
+  accel__model_request request = {.config = &config, .embed = size % 2 != 0 ? &head : NULL};
+  if (accel__model_build(&request, &model) == ACCEL_OK) {
+    const accel_plugin_program *p = accel__program_view(model->program);
+    require(accel__program_validate(p) == ACCEL_OK);
+    require(model->n_inputs >= 2 && model->n_outputs >= 1 && p->n_entry == 1u + (request.embed != NULL));
+    require(model->num_labels == 0 || model->labels != NULL);
+    accel__buffer text = {0};
+    accel__program_text(p, &text);
+    accel__buffer_free(&text);
+  } else {
+    require(model == NULL && accel__message()[0] != '\0');
+  }
+  accel__model_free(&model);
+  accel__json_free(&config);
+  return 0;
+}
