@@ -14,7 +14,11 @@
 #include "formats/fp16.h"
 #include "weights/random.h"
 
-enum { MAX_PARTS = 4, MAX_LISTED = 20, CHUNK = 16384 /* elements converted at a time */ };
+enum {
+  MAX_PARTS = 4,
+  MAX_LISTED = 20, MAX_LISTED_BYTES = 700, /* of wrong tensors in one message */
+  CHUNK = 16384                            /* elements converted at a time */
+};
 
 typedef struct slot {
   uint64_t elements, bytes;
@@ -37,10 +41,10 @@ struct accel__source {
 
 /* ---- checking ---- */
 
-/* Collects complaints: the first MAX_LISTED in words, the others counted. */
+/* Collects complaints: the first MAX_LISTED in words while there is room, the others counted. */
 typedef struct complaints {
   accel__buffer text;
-  uint32_t n;
+  uint32_t n, listed;
   bool missing;
 } complaints;
 
@@ -48,11 +52,12 @@ static void complain(complaints *c, const char *format, ...) ACCEL_PRINTF(2, 3);
 static void complain(complaints *c, const char *format, ...) {
   char line[400];
   va_list arguments;
-  if (c->n++ >= MAX_LISTED) return;
+  c->n++;
+  if (c->listed == MAX_LISTED || c->text.n > MAX_LISTED_BYTES) return;
   va_start(arguments, format);
   vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  accel__buffer_printf(&c->text, "%s%s", c->n > 1 ? "; " : "", line);
+  accel__buffer_printf(&c->text, "%s%s", c->listed++ ? "; " : "", line);
 }
 
 static void shape_text(char *out, size_t size, uint32_t rank, const int64_t *dim) {
@@ -155,7 +160,7 @@ static accel_status check_weight(const accel__source_weight *w, const accel_plug
 static accel_status report(const accel__source *s, complaints *c) {
   accel_status status = accel__buffer_status(&c->text);
   if (status != ACCEL_OK || !c->n) return status;
-  if (c->n > MAX_LISTED) accel__buffer_printf(&c->text, "; and %u more", c->n - MAX_LISTED);
+  if (c->n > c->listed) accel__buffer_printf(&c->text, "; and %u more", c->n - c->listed);
   accel__fail(ACCEL_ERROR_FORMAT, "%s does not hold this model: %s", accel__checkpoint_file(s->checkpoint, 0), c->text.data);
   return accel__remedy(ACCEL_ERROR_FORMAT, c->missing ? "config.json and the weights must be of the same model, and every shard must be there"
                                                       : "config.json and the weights must be of the same model");

@@ -27,8 +27,8 @@ typedef struct accel__source_weight {
 } accel__source_weight;
 
 typedef struct accel__source accel__source;
-/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT (20 by name,
- * then a count).  A part fits when dim 0 adds up and the product of its other dims is the weight's: [768,3,16,16] serves a weight [768,768].
+/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT (at most 20 by
+ * name, then a count).  A part fits when dim 0 adds up and the product of its other dims is the weight's: [768,3,16,16] serves a weight [768,768].
  * Stored types other than F32, F16, BF16, F64 are refused: codes of a quantised checkpoint are never taken for numbers.
  * checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
  * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.

@@ -1,0 +1,401 @@
+/* weights_checkpoint_test.c - checkpoints on disk: files the official package wrote, our writer, shards, directories, refusals, look-up of models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/text.h"
+#include "unit/temp.h"
+#include "weights/weights.h"
+
+static float value(uint64_t i) { return (float)(i % 7) + (float)(i % 2) * 0.5f; } /* make_weights_fixtures.py */
+
+static void refuses(const char *path, accel_status code, const char *words) {
+  accel__checkpoint *c = (void *)1;
+  accel_status status = accel__checkpoint_open(path, &c);
+  assert_null(c);
+  if (status != code) fail_msg("%s: status %d: %s", path, (int)status, accel__message());
+  if (!strstr(accel__message(), words)) fail_msg("%s\nsays: %s\nexpected: %s", path, accel__message(), words);
+}
+
+static accel__checkpoint *opens(const char *path) {
+  accel__checkpoint *c;
+  if (accel__checkpoint_open(path, &c) != ACCEL_OK) fail_msg("%s: %s", path, accel__message());
+  return c;
+}
+
+/* ---- files of the official package ---- */
+
+static void official_dtypes(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *dtype;
+    bool whole; /* integers drop the half */
+  } cases[] = {{"t.float64", "F64", false}, {"t.float32", "F32", false}, {"t.float16", "F16", false}, {"t.bfloat16", "BF16", false},
+               {"t.int64", "I64", true},    {"t.int32", "I32", true},    {"t.int16", "I16", true},    {"t.int8", "I8", true},
+               {"t.uint64", "U64", true},   {"t.uint32", "U32", true},   {"t.uint16", "U16", true},   {"t.uint8", "U8", true}};
+  accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/dtypes.safetensors");
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const accel__tensor_info *t = accel__checkpoint_find(c, cases[k].name);
+    float all[15], some[4];
+    if (!t) fail_msg("no %s", cases[k].name);
+    assert_string_equal(accel__dtype_name(t->dtype), cases[k].dtype);
+    assert_int_equal(t->rank, 2);
+    assert_int_equal(t->dim[0], 3);
+    assert_int_equal(t->dim[1], 5);
+    assert_int_equal(accel__tensor_to_f32(t, 0, 15, all), ACCEL_OK);
+    for (uint64_t i = 0; i < 15; i++) assert_true(all[i] == (cases[k].whole ? (float)(int)value(i) : value(i)));
+    assert_int_equal(accel__tensor_to_f32(t, 7, 4, some), ACCEL_OK);
+    assert_memory_equal(some, all + 7, sizeof some);
+    assert_int_equal(accel__tensor_to_f32(t, 15, 0, some), ACCEL_OK);
+    assert_int_equal(accel__tensor_to_f32(t, 12, 4, some), ACCEL_ERROR_ARGUMENT);
+    assert_int_equal(accel__tensor_to_f32(t, UINT64_MAX, 2, some), ACCEL_ERROR_ARGUMENT);
+  }
+  float flags[15];
+  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "t.bool"), 0, 15, flags), ACCEL_OK);
+  for (uint64_t i = 0; i < 15; i++) assert_true(flags[i] == (value(i) != 0));
+  static const char *const codes[] = {"t.float8_e4m3fn", "t.float8_e5m2", "t.complex64"};
+  for (size_t k = 0; k < sizeof codes / sizeof *codes; k++) {
+    assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, codes[k]), 0, 15, flags), ACCEL_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(accel__message(), codes[k]));
+  }
+  float scalar;
+  const accel__tensor_info *t = accel__checkpoint_find(c, "scalar");
+  assert_int_equal(t->rank, 0);
+  assert_int_equal(accel__tensor_to_f32(t, 0, 1, &scalar), ACCEL_OK);
+  assert_true(scalar == 2.5f);
+  assert_int_equal(accel__checkpoint_find(c, "empty")->elements, 0);
+  assert_non_null(accel__checkpoint_find(c, "a \"quoted\" n\u00e4me\n"));
+  assert_null(accel__checkpoint_find(c, "t.float99"));
+  assert_string_equal(accel__checkpoint_metadata(c, "note"), "line\nbreak \u00e9 \U0001f600");
+  assert_null(accel__checkpoint_metadata(c, "absent"));
+  assert_int_equal(accel__checkpoint_count(c), 19);
+  assert_null(accel__checkpoint_at(c, 19));
+  for (uint32_t i = 1; i < 19; i++)
+    assert_true((const char *)accel__checkpoint_at(c, i)->data >= (const char *)accel__checkpoint_at(c, i - 1)->data);
+  accel__checkpoint_close(&c);
+  assert_null(c);
+  accel__checkpoint_close(&c);
+}
+
+static void official_shards(void **state) {
+  (void)state;
+  accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/sharded");
+  assert_int_equal(accel__checkpoint_count(c), 3);
+  const accel__tensor_info *a = accel__checkpoint_find(c, "a.weight"), *last = accel__checkpoint_find(c, "c.weight");
+  float all[12];
+  assert_int_equal(accel__tensor_to_f32(a, 0, 12, all), ACCEL_OK);
+  for (uint64_t i = 0; i < 12; i++) assert_true(all[i] == value(i));
+  assert_int_equal(accel__tensor_to_f32(last, 0, 8, all), ACCEL_OK);
+  for (uint64_t i = 0; i < 8; i++) assert_true(all[i] == value(i));
+  assert_non_null(strstr(accel__checkpoint_file(c, a->file), "model-00001-of-00002.safetensors"));
+  assert_non_null(strstr(accel__checkpoint_file(c, last->file), "model-00002-of-00002.safetensors"));
+  assert_null(accel__checkpoint_file(c, 2));
+  assert_string_equal(accel__checkpoint_metadata(c, "format"), "pt");
+  accel__checkpoint_close(&c);
+  c = opens(ACCEL_FIXTURES "/weights/sharded/model.safetensors.index.json");
+  assert_int_equal(accel__checkpoint_count(c), 3);
+  accel__checkpoint_close(&c);
+}
+
+/* ---- our writer ---- */
+
+static const float numbers[6] = {1, -2, 3.5f, 0, 5, 6};
+static const uint16_t halves[3] = {0x3c00, 0xc000, 0x7bff};
+static const accel__tensor_info sample[] = {
+    {.name = "w\"\n\u00e9", .dtype = ACCEL_PLUGIN_F16, .rank = 1, .dim = {3}, .data = halves},
+    {.name = "x", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {2, 3}, .data = numbers},
+    {.name = "nothing", .dtype = ACCEL_PLUGIN_I64, .rank = 2, .dim = {0, 7}},
+    {.name = "one", .dtype = ACCEL_PLUGIN_F32, .data = numbers},
+};
+
+static void written_files_are_read(void **state) {
+  (void)state;
+  static const char *const pairs[] = {"format", "accel", "k\"", "v\t"};
+  const char *path = temp_path("written.safetensors");
+  assert_int_equal(accel__safetensors_write(path, sample, 4, pairs, 2), ACCEL_OK);
+  accel__checkpoint *c = opens(path);
+  assert_int_equal(accel__checkpoint_count(c), 4);
+  for (size_t i = 0; i < 4; i++) {
+    const accel__tensor_info *t = accel__checkpoint_find(c, sample[i].name);
+    if (!t) fail_msg("no %s", sample[i].name);
+    assert_int_equal(t->dtype, sample[i].dtype);
+    assert_int_equal(t->rank, sample[i].rank);
+    assert_memory_equal(t->dim, sample[i].dim, sizeof t->dim);
+    if (t->bytes) assert_memory_equal(t->data, sample[i].data, t->bytes);
+    assert_int_equal((uintptr_t)t->data % (accel__dtype_bits(t->dtype) / 8), 0);
+  }
+  assert_string_equal(accel__checkpoint_metadata(c, "k\""), "v\t");
+  accel__checkpoint_close(&c);
+  assert_int_equal(accel__safetensors_write(path, NULL, 0, NULL, 0), ACCEL_OK);
+  c = opens(path);
+  assert_int_equal(accel__checkpoint_count(c), 0);
+  accel__checkpoint_close(&c);
+}
+
+static void writer_refuses(void **state) {
+  (void)state;
+  const char *path = temp_path("never.safetensors");
+  accel__tensor_info t[2] = {sample[1], sample[1]};
+  assert_int_equal(accel__safetensors_write(path, t, 2, NULL, 0), ACCEL_ERROR_ARGUMENT);
+  assert_non_null(strstr(accel__message(), "twice"));
+  t[0].dim[0] = -1;
+  assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
+  t[0] = sample[1];
+  t[0].data = NULL;
+  assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
+  t[0] = sample[1];
+  t[0].rank = 9;
+  assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
+  t[0] = (accel__tensor_info){.name = "big", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {INT64_MAX, INT64_MAX}, .data = numbers};
+  assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
+  assert_false(accel__file_exists(path));
+  assert_int_equal(accel__safetensors_write(temp_path("no/such/place.safetensors"), sample, 1, NULL, 0), ACCEL_ERROR_NOT_FOUND);
+}
+
+/* ---- directories ---- */
+
+static void directories(void **state) {
+  (void)state;
+  accel__checkpoint *c;
+  mkdir(temp_path("d1"), 0700);
+  assert_int_equal(accel__safetensors_write(temp_path("d1/diffusion_pytorch_model.safetensors"), sample, 2, NULL, 0), ACCEL_OK);
+  c = opens(temp_path("d1"));
+  assert_int_equal(accel__checkpoint_count(c), 2);
+  accel__checkpoint_close(&c);
+  assert_int_equal(accel__safetensors_write(temp_path("d1/other.safetensors"), sample, 1, NULL, 0), ACCEL_OK);
+  refuses(temp_path("d1"), ACCEL_ERROR_ARGUMENT, "which of its checkpoints");
+  assert_int_equal(accel__safetensors_write(temp_path("d1/model.safetensors"), sample, 3, NULL, 0), ACCEL_OK);
+  c = opens(temp_path("d1"));
+  assert_int_equal(accel__checkpoint_count(c), 3);
+  accel__checkpoint_close(&c);
+  temp_text("d2/config.json", "{}");
+  refuses(temp_path("d2"), ACCEL_ERROR_NOT_FOUND, "no model.safetensors");
+  refuses(temp_path("d3"), ACCEL_ERROR_NOT_FOUND, "d3");
+}
+
+static void other_formats_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *reason;
+  } cases[] = {{"pytorch_model.bin", "pickle"}, {"model.pt", "pickle"},   {"model.pth", "pickle"},      {"model.ckpt", "pickle"},
+               {"tf_model.h5", "TensorFlow"},   {"flax_model.msgpack", "Flax"}, {"model.onnx", "ONNX"}, {"model-q4.gguf", "GGUF"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char name[120], directory[40];
+    snprintf(directory, sizeof directory, "f%zu", i);
+    snprintf(name, sizeof name, "%s/%s", directory, cases[i].file);
+    char *path = temp_text(name, "x");
+    refuses(path, ACCEL_ERROR_UNSUPPORTED, cases[i].reason);
+    assert_true(accel__remedy_text()[0]);
+    refuses(temp_path(directory), ACCEL_ERROR_UNSUPPORTED, cases[i].file);
+    assert_true(accel__remedy_text()[0]);
+  }
+}
+
+static void bad_files(void **state) {
+  (void)state;
+  refuses(temp_path("absent.safetensors"), ACCEL_ERROR_NOT_FOUND, "absent.safetensors");
+  refuses(temp_text("empty.safetensors", ""), ACCEL_ERROR_FORMAT, "too short");
+  refuses(temp_text("text.safetensors", "this is no safetensors file at all"), ACCEL_ERROR_FORMAT, "header length");
+  char path[400];
+  snprintf(path, sizeof path, "%s", temp_path("cut.safetensors"));
+  assert_int_equal(accel__safetensors_write(path, sample, 4, NULL, 0), ACCEL_OK);
+  for (off_t n = 500; n >= 0; n--) {
+    if (truncate(path, n) == 0 && n < 200) refuses(path, ACCEL_ERROR_FORMAT, "cut.safetensors");
+  }
+  if (geteuid() != 0) {
+    temp_text("secret.safetensors", "x");
+    chmod(temp_path("secret.safetensors"), 0);
+    refuses(temp_path("secret.safetensors"), ACCEL_ERROR_IO, "secret.safetensors");
+  }
+}
+
+/* ---- the index ---- */
+
+static void write_shards(const char *directory, const char *index) {
+  char name[120];
+  snprintf(name, sizeof name, "%s/model.safetensors.index.json", directory);
+  temp_text(name, index);
+  snprintf(name, sizeof name, "%s/a.safetensors", directory);
+  assert_int_equal(accel__safetensors_write(temp_path(name), &sample[1], 1, NULL, 0), ACCEL_OK);
+  snprintf(name, sizeof name, "%s/b.safetensors", directory);
+  assert_int_equal(accel__safetensors_write(temp_path(name), &sample[1], 3, NULL, 0), ACCEL_OK);
+}
+
+static void index_rules(void **state) {
+  (void)state;
+  static const struct {
+    const char *index, *words;
+    accel_status code;
+  } cases[] = {
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"c.safetensors\"}}", "shard 'c.safetensors' is not in", ACCEL_ERROR_NOT_FOUND},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"a.safetensors\"}}", "tensor 'y' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"/etc/passwd\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"sub/a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"..\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":3}}", "'weight_map.x' is no file name", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"pytorch_model.bin\"}}", "pickle", ACCEL_ERROR_UNSUPPORTED},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"x\":\"b.safetensors\"}}", "listed twice", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{}}", "is empty", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":[]}", "weight_map", ACCEL_ERROR_FORMAT},
+      {"{}", "weight_map", ACCEL_ERROR_FORMAT},
+      {"[1]", "index.json", ACCEL_ERROR_FORMAT},
+      {"{", "index.json", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"b.safetensors\",\"nothing\":\"a.safetensors\"}}", "'nothing' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"one\":\"b.safetensors\",\"nothing\":\"b.safetensors\",\"q\":\"a.safetensors\"}}", "tensor 'x' is in", ACCEL_ERROR_FORMAT},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char directory[40];
+    snprintf(directory, sizeof directory, "index%zu", i);
+    write_shards(directory, cases[i].index);
+    refuses(temp_path(directory), cases[i].code, cases[i].words);
+  }
+  write_shards("index-good", "{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"b.safetensors\"}}");
+  accel__checkpoint *c = opens(temp_path("index-good"));
+  assert_int_equal(accel__checkpoint_count(c), 3); /* x of a, one and the unlisted `nothing` of b; x of b is passed over */
+  assert_non_null(strstr(accel__checkpoint_file(c, accel__checkpoint_find(c, "x")->file), "a.safetensors"));
+  accel__checkpoint_close(&c);
+}
+
+/* ---- memory and identity ---- */
+
+static void hash_follows_the_file(void **state) {
+  (void)state;
+  const char *path = temp_path("hash.safetensors");
+  char kept[400];
+  snprintf(kept, sizeof kept, "%s", path);
+  assert_int_equal(accel__safetensors_write(kept, sample, 2, NULL, 0), ACCEL_OK);
+  accel__checkpoint *c = opens(kept), *again = opens(kept);
+  uint64_t first = accel__checkpoint_hash(c);
+  assert_int_equal(accel__checkpoint_hash(again), first);
+  accel__checkpoint_close(&c);
+  accel__checkpoint_close(&again);
+  assert_int_equal(accel__safetensors_write(kept, sample, 3, NULL, 0), ACCEL_OK);
+  c = opens(kept);
+  assert_int_not_equal(accel__checkpoint_hash(c), first);
+  accel__checkpoint_close(&c);
+}
+
+static uint64_t resident(const void *data, uint64_t bytes) {
+  long page = sysconf(_SC_PAGESIZE);
+  uint64_t n = 0;
+  FILE *f = fopen("/proc/self/pagemap", "rb");
+  if (!f) return UINT64_MAX;
+  for (uint64_t at = 0; at < bytes; at += (uint64_t)page) {
+    uint64_t entry = 0;
+    if (fseeko(f, (off_t)(((uintptr_t)data + at) / (uint64_t)page * 8), SEEK_SET) || fread(&entry, 8, 1, f) != 1) break;
+    n += entry >> 63;
+  }
+  fclose(f);
+  return n;
+}
+
+static void forgotten_pages_leave_and_come_back(void **state) {
+  (void)state;
+  enum { BYTES = 1 << 20 };
+  uint8_t *bytes = malloc(BYTES);
+  for (int i = 0; i < BYTES; i++) bytes[i] = (uint8_t)(i * 31 >> 4);
+  accel__tensor_info t = {.name = "big", .dtype = ACCEL_PLUGIN_U8, .rank = 1, .dim = {BYTES}, .data = bytes};
+  const char *path = temp_path("big.safetensors");
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
+  accel__checkpoint *c = opens(path);
+  const accel__tensor_info *mapped = accel__checkpoint_at(c, 0);
+  assert_memory_equal(mapped->data, bytes, BYTES);
+  uint64_t before = resident(mapped->data, BYTES);
+  accel__checkpoint_forget(c, mapped);
+  uint64_t after = resident(mapped->data, BYTES);
+  if (before != UINT64_MAX && before > 0) assert_true(before >= 200 && after <= 2); /* the pages at both ends may be shared */
+  assert_memory_equal(mapped->data, bytes, BYTES);
+  accel__checkpoint_close(&c);
+  free(bytes);
+}
+
+/* ---- where models live ---- */
+
+static void finds(const char *model, const char *suffix) {
+  accel__arena arena = {0};
+  char *directory;
+  if (accel__find_model(model, &arena, &directory) != ACCEL_OK) fail_msg("%s: %s", model, accel__message());
+  if (!accel__ends_with(directory, suffix)) fail_msg("%s is %s", model, directory);
+  accel__arena_free(&arena);
+}
+
+static void misses(const char *model, const char *remedy) {
+  accel__arena arena = {0};
+  char *directory = (void *)1;
+  if (accel__find_model(model, &arena, &directory) != ACCEL_ERROR_NOT_FOUND) fail_msg("%s was found", model);
+  assert_null(directory);
+  assert_non_null(strstr(accel__message(), model));
+  if (!strstr(accel__remedy_text(), remedy)) fail_msg("%s: remedy '%s', expected '%s'", model, accel__remedy_text(), remedy);
+  accel__arena_free(&arena);
+}
+
+static void models_are_found(void **state) {
+  (void)state;
+  setenv("ACCEL_CACHE_DIR", temp_path("cache"), 1);
+  setenv("HF_HUB_CACHE", temp_path("hub"), 1);
+  temp_text("cache/models/org/own/config.json", "{}");
+  temp_text("cache/models/org/own@v2/config.json", "{}");
+  temp_text("hub/models--org--name/refs/main", "aa11\n");
+  temp_text("hub/models--org--name/refs/pr/3", "bb22");
+  temp_text("hub/models--org--name/refs/evil", "../../../x");
+  temp_text("hub/models--org--name/snapshots/aa11/config.json", "{}");
+  temp_text("hub/models--org--name/snapshots/bb22/config.json", "{}");
+  temp_text("hub/models--org--commit/snapshots/cc33/config.json", "{}");
+  temp_text("hub/models--gpt2/refs/main", "dd44");
+  temp_text("hub/models--gpt2/snapshots/dd44/config.json", "{}");
+  temp_text("hub/models--org--gone/refs/main", "ee55");
+  finds(temp_path("cache"), "/cache");
+  finds("org/own", "/cache/models/org/own");
+  finds("org/own@main", "/cache/models/org/own");
+  finds("org/own@v2", "/cache/models/org/own@v2");
+  finds("org/name", "/snapshots/aa11");
+  finds("org/name@main", "/snapshots/aa11");
+  finds("org/name@pr/3", "/snapshots/bb22");
+  finds("org/name@bb22", "/snapshots/bb22");
+  finds("org/commit", "/snapshots/cc33");
+  finds("gpt2", "/snapshots/dd44");
+  misses("org/gone", "hf download org/gone");
+  misses("org/absent", "hf download org/absent");
+  misses("org/name@v9", "hf download org/name --revision v9");
+  misses("org/name@evil", "hf download");
+  misses("../hub", "directory");
+  misses("org/../name", "directory");
+  misses("/no/such/place", "directory");
+  misses("a/b/c", "directory");
+  misses("org/na me", "directory");
+  misses("org/", "directory");
+  misses("@main", "directory");
+  misses("org/name@../aa11", "directory");
+  unsetenv("HF_HUB_CACHE");
+  setenv("HF_HOME", temp_path("hfhome"), 1);
+  temp_text("hfhome/hub/models--a--b/refs/main", "ff");
+  temp_text("hfhome/hub/models--a--b/snapshots/ff/x", "");
+  finds("a/b", "/snapshots/ff");
+  unsetenv("HF_HOME");
+  setenv("XDG_CACHE_HOME", temp_path("xdg"), 1);
+  temp_text("xdg/huggingface/hub/models--c--d/refs/main", "ab");
+  temp_text("xdg/huggingface/hub/models--c--d/snapshots/ab/x", "");
+  finds("c/d", "/snapshots/ab");
+  unsetenv("XDG_CACHE_HOME");
+  setenv("HOME", temp_path("home"), 1);
+  temp_text("home/.cache/huggingface/hub/models--e--f/refs/main", "cd");
+  temp_text("home/.cache/huggingface/hub/models--e--f/snapshots/cd/x", "");
+  finds("e/f", "/snapshots/cd");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(official_dtypes), cmocka_unit_test(official_shards), cmocka_unit_test(written_files_are_read), cmocka_unit_test(writer_refuses),
+      cmocka_unit_test(directories), cmocka_unit_test(other_formats_are_refused), cmocka_unit_test(bad_files), cmocka_unit_test(index_rules),
+      cmocka_unit_test(hash_follows_the_file), cmocka_unit_test(forgotten_pages_leave_and_come_back), cmocka_unit_test(models_are_found),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
