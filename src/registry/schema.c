@@ -1,6 +1,7 @@
 /* schema.c - the checker: walks value and schema together, keeping the path of the value for messages. */
 #include "registry/schema.h"
 
+#include <math.h>
 #include <regex.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static const char *type_name(const accel__json *value) {
   if (cJSON_IsString(value)) return "string";
   if (cJSON_IsBool(value)) return "boolean";
   if (cJSON_IsNull(value)) return "null";
-  return value->valuedouble == (double)(int64_t)value->valuedouble ? "integer" : "number";
+  return isfinite(value->valuedouble) && value->valuedouble == trunc(value->valuedouble) ? "integer" : "number";
 }
 
 static accel_status check(checker *c, const accel__json *schema, const accel__json *value);

@@ -344,6 +344,8 @@ static void bad_additions(void **state) {
   uint32_t before = count(NULL);
   refuses("", "added.json");
   refuses("[]", "is of type array, expected object");
+  refuses("Infinity", "is of type number, expected object");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":1e300}", "field 'embedding_dim' is 1e+300, expected at most");
   refuses("{\"id\":1}", "field 'id' is of type integer, expected string");
   refuses("{}", "lacks 'id'");
   refuses("{\"id\":\"../etc\",\"family\":\"bert\"}", "field 'id'");
