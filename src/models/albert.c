@@ -89,6 +89,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   albert_config c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "albert."));
   ACCEL_TRY(read_config(&b, &c));
+  ACCEL_TRY(accel__refuse_relative_positions(&b));
   accel__tensor x = encoder(&b, &c);
   heads(&b, &c.base, x);
   return accel__build_end(&b, x);

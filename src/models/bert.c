@@ -102,6 +102,7 @@ static accel_status build(const accel__model_request *request, const char *archi
                           .eps = 1e-12, .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "bert."));
   ACCEL_TRY(accel__bert_read(&b, &c));
+  ACCEL_TRY(accel__refuse_relative_positions(&b));
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, 0);
   x = accel__bert_encoder(&b, &c, x);
   heads(&b, &c, x);

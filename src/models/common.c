@@ -93,18 +93,20 @@ accel_status accel__activation_of(const accel__build *b, const char *key, const 
 
 accel_status accel__refuse_variants(const accel__build *b) {
   bool decoder = false, cross = false;
-  const char *positions = NULL;
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("is_decoder", &decoder), ACCEL_FIELD_BOOL("add_cross_attention", &cross),
-                                 ACCEL_FIELD_STRING("position_embedding_type", &positions)};
-  ACCEL_TRY(accel__read_fields(b, fields, 3));
+  const accel__field fields[] = {ACCEL_FIELD_BOOL("is_decoder", &decoder), ACCEL_FIELD_BOOL("add_cross_attention", &cross)};
+  ACCEL_TRY(accel__read_fields(b, fields, 2));
   if (decoder) return accel__refuse(b, "field 'is_decoder': true is not supported; this class is built as an encoder");
   if (cross) return accel__refuse(b, "field 'add_cross_attention': true is not supported");
-  if (positions != NULL && strcmp(positions, "absolute") != 0) {
-    return accel__refuse(b, "field 'position_embedding_type': '%s' is not supported; known: absolute", positions);
-  }
   const accel__json *pruned = accel__json_get(b->config, "pruned_heads");
   if (pruned != NULL && pruned->child != NULL) return accel__refuse(b, "field 'pruned_heads' is not empty; pruned checkpoints are not supported");
   return ACCEL_OK;
+}
+
+accel_status accel__refuse_relative_positions(const accel__build *b) {
+  const char *positions = NULL;
+  ACCEL_TRY(accel__json_string(b->file, b->config, "position_embedding_type", &positions));
+  if (positions == NULL || strcmp(positions, "absolute") == 0) return ACCEL_OK;
+  return accel__refuse(b, "field 'position_embedding_type': '%s' is not supported; known: absolute", positions);
 }
 
 accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small, const char *large_key, int64_t large) {

@@ -70,9 +70,10 @@ typedef struct accel__field {
 #define ACCEL_FIELD_STRING(name, target) {.key = (name), .kind = ACCEL__FIELD_STRING, .out = (target)}
 #define ACCEL_FIELD_ACT(name, target) {.key = (name), .kind = ACCEL__FIELD_ACT, .out = (target)}
 accel_status accel__read_fields(const accel__build *b, const accel__field *fields, uint32_t n);
-/* Refuses values that change the forward pass and are not implemented: is_decoder, add_cross_attention, a position_embedding_type other than
- * absolute, pruned_heads. */
+/* Refuses values that change the forward pass and are not implemented: is_decoder, add_cross_attention, pruned_heads. */
 accel_status accel__refuse_variants(const accel__build *b);
+/* position_embedding_type other than absolute: for the classes that once read it (the others ignore the field). */
+accel_status accel__refuse_relative_positions(const accel__build *b);
 /* id2label, num_labels, problem_type into the model; nothing for classes without labels. */
 accel_status accel__read_labels(accel__build *b);
 /* An ACT2FN name; ACCEL_ERROR_UNSUPPORTED lists the known ones. */

@@ -37,6 +37,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   const accel__field field = ACCEL_FIELD_INT("embedding_size", &c.embedding, 1, ACCEL__MAX_WIDTH);
   ACCEL_TRY(accel__read_fields(&b, &field, 1));
   ACCEL_TRY(accel__bert_read(&b, &c));
+  ACCEL_TRY(accel__refuse_relative_positions(&b));
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, 0);
   if (c.embedding != c.hidden) x = accel__dense_layer(&b, x, c.hidden, true, -1, NULL, "embeddings_project");
   x = accel__bert_encoder(&b, &c, x);

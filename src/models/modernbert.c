@@ -55,6 +55,7 @@ static accel_status read_config(accel__build *b, modern_config *c) {
                        .window = 128, .eps = 1e-5, .global_theta = 160000.0, .local_theta = 10000.0, .tied = true, .decoder_bias = true,
                        .act = gelu, .classifier_act = gelu};
   const char *pooling = NULL;
+  int64_t half_window = -1;
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("hidden_size", &c->hidden, 1, ACCEL__MAX_WIDTH),
@@ -65,6 +66,7 @@ static accel_status read_config(accel__build *b, modern_config *c) {
       ACCEL_FIELD_INT("pad_token_id", &c->pad_id, 0, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("global_attn_every_n_layers", &c->every, 1, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("local_attention", &c->window, 0, ACCEL__MAX_POSITIONS),
+      ACCEL_FIELD_INT("sliding_window", &half_window, 0, ACCEL__MAX_POSITIONS),
       ACCEL_FIELD_NUMBER("norm_eps", &c->eps),
       ACCEL_FIELD_NUMBER("global_rope_theta", &c->global_theta),
       ACCEL_FIELD_NUMBER("local_rope_theta", &c->local_theta),
@@ -84,6 +86,7 @@ static accel_status read_config(accel__build *b, modern_config *c) {
   if (pooling != NULL && strcmp(pooling, "cls") != 0 && strcmp(pooling, "mean") != 0) {
     return accel__refuse(b, "field 'classifier_pooling': '%s' is not supported; known: cls, mean", pooling);
   }
+  if (half_window >= 0) c->window = 2 * half_window; /* the class's setter: half of local_attention */
   c->pool_mean = pooling != NULL && strcmp(pooling, "mean") == 0;
   b->model->hidden_size = c->hidden;
   b->model->max_positions = c->positions;

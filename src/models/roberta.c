@@ -36,6 +36,7 @@ static accel_status build(const accel__model_request *request, const char *archi
                           .eps = 1e-12, .tied = true, .act = gelu_act};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "roberta."));
   ACCEL_TRY(accel__bert_read(&b, &c));
+  ACCEL_TRY(accel__refuse_relative_positions(&b));
   if (c.pad_id + 1 >= c.positions) return accel__refuse(&b, "field 'max_position_embeddings' (%lld) leaves no position after pad_token_id %lld", (long long)c.positions, (long long)c.pad_id);
   model->max_positions = c.positions - c.pad_id - 1;
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ROBERTA, c.pad_id + 1);
