@@ -67,7 +67,6 @@ static void good_headers(void **state) {
   assert_string_equal(parsed.tensor[0].name, "early"); /* in the order of the data */
   takes("{" T("nibbles", "F4", "[2,3]", 0, 3) "}", 3, 1);
   takes("{" T("r8", "U8", "[1,1,1,1,1,1,1,2]", 0, 2) "}", 2, 1);
-  takes(" {}" + 1, 0, 0);
   takes("{ \"a\" :\t{ \"shape\" : [ 1 , 2 ] ,\n\"data_offsets\":[ 0 , 2 ],\"dtype\":\"U8\" } }", 2, 1);
   takes("{\"a\":{\"dtype\":\"U8\",\"later\":{\"x\":[1,-2.5e3,true,false,null,\"s\"]},\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
   takes("{\"dt\":{\"d\\u0074ype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
