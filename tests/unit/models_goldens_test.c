@@ -1,11 +1,11 @@
-/* models_goldens_test.c - every line of fixtures/models/goldens.list through the whole library on the reference plugin: directory, golden file
- * and class give the numbers that transformers gives, within accel verify's bounds at fp32. */
+/* models_goldens_test.c - every line of fixtures/models/goldens.list through the whole library, on the reference plugin and on the CPU plugin:
+ * directory, golden file and class give the numbers that transformers gives, within accel verify's bounds at fp32. */
 #include <setjmp.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -14,27 +14,28 @@
 #define MODELS ACCEL_FIXTURES "/models"
 
 /* One line "directory golden class"; prints what is wrong. */
-static bool verify_line(accel *ctx, const char *directory, const char *golden, const char *class_name) {
+static bool verify_line(accel *ctx, const char *device, const char *directory, const char *golden, const char *class_name) {
   char model[512], file[1024];
   snprintf(model, sizeof model, "%s/%s", MODELS, directory);
   snprintf(file, sizeof file, "%s/%s", model, golden);
   accel_init_params how = accel_init_params_default();
-  how.device = "reference";
+  how.device = device;
   how.architecture = class_name;
   accel_verify_report *report = NULL;
   accel_status status = accel_verify(ctx, model, &how, file, &report);
   bool passed = status == ACCEL_OK && report != NULL && report->passed != 0;
-  if (report == NULL) print_error("%s %s: %s\n", directory, golden, accel_last_error());
+  if (report == NULL) print_error("%s: %s %s: %s\n", device, directory, golden, accel_last_error());
   for (uint32_t i = 0; report != NULL && i < report->n; i++) {
     const accel_verify_output *o = &report->output[i];
-    if (getenv("SHOW_ALL") || !o->passed) print_error("%s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", directory, golden, o->name, o->max_abs, o->bound, o->cosine, o->note ? o->note : "");
+    if (o->passed) continue;
+    print_error("%s: %s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", device, directory, golden, o->name, o->max_abs, o->bound, o->cosine,
+                o->note ? o->note : "");
   }
   accel_verify_report_free(&report);
   return passed;
 }
 
-static void test_goldens(void **state) {
-  (void)state;
+static void verify_list(const char *device) {
   FILE *list = fopen(MODELS "/goldens.list", "r");
   assert_non_null(list);
   accel_params params = accel_params_default();
@@ -46,16 +47,27 @@ static void test_goldens(void **state) {
   uint32_t lines = 0, failed = 0;
   while (fscanf(list, "%127s %159s %95s", directory, golden, class_name) == 3) {
     lines++;
-    failed += !verify_line(ctx, directory, golden, class_name);
+    failed += !verify_line(ctx, device, directory, golden, class_name);
   }
   fclose(list);
   accel_destroy(&ctx);
-  print_message("%u of %u goldens pass\n", lines - failed, lines);
+  print_message("%s: %u of %u goldens pass\n", device, lines - failed, lines);
   assert_true(lines > 100);
   assert_int_equal(failed, 0);
 }
 
+static void test_reference(void **state) {
+  (void)state;
+  verify_list("reference");
+}
+
+static void test_cpu(void **state) {
+  (void)state;
+  if (access(ACCEL_TEST_BUILD "/lib/accel/0/libaccel_cpu.so", R_OK) != 0) skip(); /* not built */
+  verify_list("cpu");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_goldens)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cpu)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
