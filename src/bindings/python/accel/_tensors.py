@@ -45,14 +45,19 @@ class Tensor:
             raise TypeError(f"{self.dtype} has no Python type; install numpy, or use .memoryview")
         if not self._data:
             return _empty(self.shape)
-        view = self.memoryview
-        return view.tolist() if self.shape else view.cast(_KINDS[self._dtype][2])[0]
+        return self.memoryview.tolist() if self.shape else memoryview(self._data).cast(_KINDS[self._dtype][2])[0]
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, index: Any) -> Any:
-        return self.tolist()[index]
+    def __getitem__(self, index: int) -> Any:
+        """A row (a number of a one-dimensional tensor)."""
+        if not isinstance(index, int) or not -len(self) <= index < len(self):
+            raise IndexError(f"{index!r} is no row of {self!r}")
+        size = len(self._data) // len(self)
+        index %= len(self)
+        row = Tensor(self._data[index * size:(index + 1) * size], self._dtype, self.shape[1:])
+        return row if row.shape else row.tolist()
 
     def __repr__(self) -> str:
         return f"Tensor(shape={self.shape}, dtype={self.dtype})"
