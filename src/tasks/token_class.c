@@ -69,12 +69,31 @@ static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
   return bytes.start > 0 && v->text[bytes.start - 1] != ' ' && (bytes.start == bytes.end || v->text[bytes.start] != ' ');
 }
 
+/* `decoded` with each "[UNK]" replaced by what the text says there, in order: transformers' word_ref. */
+static accel_status put_unknown(const tag_job *job, const piece_view *v, uint32_t first, uint32_t last, const char *decoded, const char **out) {
+  accel__buffer b = {0};
+  size_t n = 0;
+  const char *unknown = accel__id_to_token(job->tokenizer, job->info->unk, &n), *at = decoded, *hit;
+  for (uint32_t t = first; unknown && n && t <= last; t++) {
+    if (v->enc->ids[v->base + t] != job->info->unk || !(hit = strstr(at, unknown))) continue;
+    accel__span bytes = v->enc->bytes[v->base + t];
+    accel__buffer_bytes(&b, at, (size_t)(hit - at));
+    accel__buffer_bytes(&b, v->text + bytes.start, bytes.end - bytes.start);
+    at = hit + n;
+  }
+  accel__buffer_text(&b, at);
+  accel_status status = accel__buffer_status(&b);
+  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n))) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__buffer_free(&b);
+  return status;
+}
+
 /* The tokens [first, last] as text: what the decoder makes of them. */
 static accel_status join_tokens(const tag_job *job, const piece_view *v, uint32_t first, uint32_t last, const char **out) {
   accel__buffer b = {0};
   accel__buffer_text(&b, "");
   accel_status status = accel__decode(job->tokenizer, v->enc->ids + v->base + first, last - first + 1, false, false, &b);
-  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n))) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = put_unknown(job, v, first, last, b.data ? b.data : "", out);
   accel__buffer_free(&b);
   return status;
 }
