@@ -105,24 +105,25 @@ static void list_print(cli_run *run, const char *model, const char *golden, acce
   fflush(stdout);
 }
 
-/* Fields are separated by a tab, or by white space in a line that has none. */
-static uint32_t split_line(char *line, char *field[4]) {
+/* Fields are separated by a tab, or by spaces in a line that has none; "-" stands for the default. */
+static uint32_t split_line(char *line, char *field[5]) {
   const char *separators = strchr(line, '\t') ? "\t" : " ";
   uint32_t n = 0;
-  for (char *save, *word = strtok_r(line, separators, &save); word && n < 4; word = strtok_r(NULL, separators, &save)) field[n++] = word;
+  for (char *save, *word = strtok_r(line, separators, &save); word && n < 5; word = strtok_r(NULL, separators, &save)) field[n++] = word;
   return n;
 }
 
 static int list_line(cli_run *run, char *line, list_totals *totals) {
-  char *field[4] = {0};
+  char *field[5] = {0};
   uint32_t given = run->n_args ? 1 : 0; /* MODEL on the command line: the lines begin with the golden file */
   uint32_t n = split_line(line, field);
-  if (n + given < 2) return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION]]", run->value[OPT_LIST], totals->line);
+  if (n + given < 2) return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION [ARCHITECTURE]]]", run->value[OPT_LIST], totals->line);
   const char *model = given ? run->args[0] : field[0], *golden = field[1 - given];
   accel_init_params how;
   cli_init_params(run, NULL, &how);
   if (n > 2 - given && strcmp(field[2 - given], "-") != 0) how.device = field[2 - given];
   if (n > 3 - given && strcmp(field[3 - given], "-") != 0) how.precision = field[3 - given];
+  if (n > 4 - given) how.architecture = field[4 - given];
   accel_verify_report *report = NULL;
   accel_status status = accel_verify(run->ctx, model, &how, golden, &report);
   list_print(run, model, golden, status, report);
