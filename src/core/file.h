@@ -34,7 +34,6 @@ char *accel__path_join(accel__arena *arena, const char *directory, const char *n
 
 /* Environment: one documented table in config.c lists every ACCEL_* variable; nothing else reads the environment. */
 const char *accel__env(const char *name);              /* NULL when unset or empty; NULL for all under AT_SECURE */
-const char *accel__env_as_set(const char *name);       /* the same, but "" when set and empty: vendors' variables, where that matters */
 const char *accel__env_raw(const char *name);          /* as it is: "" when set but empty, which vendors read as "no device" */
 accel_status accel__cache_directory(accel__arena *arena, char **out); /* ACCEL_CACHE_DIR, $XDG_CACHE_HOME/accel, ~/.cache/accel */
 

@@ -11,11 +11,6 @@
 
 /* ---- visibility ---- */
 
-static const char *set_variable(const char *name) {
-  const char *value = getenv(name); /* set but empty differs from unset here, so not accel__env */
-  return value;
-}
-
 /* One filter: keeps of order[0..*n) what `list` names, in its order; a number or uuid that does not exist ends the list. */
 static void apply_list(const char *list, const accel__gpu *gpu, uint32_t *order, uint32_t *n) {
   uint32_t kept[ACCEL__MAX_DEVICES], n_kept = 0;
@@ -38,10 +33,10 @@ static void apply_list(const char *list, const accel__gpu *gpu, uint32_t *order,
 void accel__amd_hide(accel__gpu *gpu, uint32_t n) {
   uint32_t order[ACCEL__MAX_DEVICES], left = n < ACCEL__MAX_DEVICES ? n : ACCEL__MAX_DEVICES;
   for (uint32_t i = 0; i < left; i++) order[i] = i;
-  apply_list(set_variable("ROCR_VISIBLE_DEVICES"), gpu, order, &left);
-  apply_list(set_variable("GPU_DEVICE_ORDINAL"), gpu, order, &left);
-  const char *hip = set_variable("HIP_VISIBLE_DEVICES");
-  apply_list(hip && *hip ? hip : set_variable("CUDA_VISIBLE_DEVICES"), gpu, order, &left);
+  apply_list(accel__env_raw("ROCR_VISIBLE_DEVICES"), gpu, order, &left);
+  apply_list(accel__env_raw("GPU_DEVICE_ORDINAL"), gpu, order, &left);
+  const char *hip = accel__env_raw("HIP_VISIBLE_DEVICES");
+  apply_list(hip && *hip ? hip : accel__env_raw("CUDA_VISIBLE_DEVICES"), gpu, order, &left);
   for (uint32_t i = 0; i < n; i++) gpu[i].hidden = 1;
   for (uint32_t i = 0; i < left; i++) gpu[order[i]].hidden = 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/config.h"
+#include "core/file.h"
 #include "hardware/internal.h"
 
 static const struct {
@@ -25,7 +26,7 @@ static bool is_visibility(const char *name) { return accel__ends_with(name, "_VI
 
 static accel_status judge_visibility(accel__hardware *h, const accel__vendors *v, accel__variable *x) {
   bool cuda = !strcmp(x->name, "CUDA_VISIBLE_DEVICES");
-  const char *hip = getenv("HIP_VISIBLE_DEVICES");
+  const char *hip = accel__env_raw("HIP_VISIBLE_DEVICES");
   if (!*x->value) {
     x->warning = true;
     x->verdict = cuda ? "set but empty: CUDA shows no device at all; unset it to see them"
@@ -35,7 +36,7 @@ static accel_status judge_visibility(accel__hardware *h, const accel__vendors *v
     ACCEL_FORMAT(x->verdict, &h->arena, "on AMD cards HIP_VISIBLE_DEVICES=%s wins over it", hip);
   } else if (!strncmp(x->value, "-1", 2)) {
     x->verdict = "hides every device";
-  } else if (!strcmp(x->name, "HIP_VISIBLE_DEVICES") && getenv("ROCR_VISIBLE_DEVICES")) {
+  } else if (!strcmp(x->name, "HIP_VISIBLE_DEVICES") && accel__env_raw("ROCR_VISIBLE_DEVICES")) {
     ACCEL_FORMAT(x->verdict, &h->arena, "HIP shows only %s, counted among what ROCR_VISIBLE_DEVICES leaves", x->value);
   } else {
     ACCEL_FORMAT(x->verdict, &h->arena, "only %s %s shown%s", x->value, strchr(x->value, ',') ? "are" : "is",
@@ -100,7 +101,7 @@ accel_status accel__variables(accel__hardware *h, accel__vendors *v) {
   ACCEL_ALLOC(v->variable, &h->arena, SHOWN);
   for (size_t i = 0; i < SHOWN; i++) {
     accel__variable *x = &v->variable[v->n_variables++];
-    const char *value = getenv(shown[i].name); /* set but empty is what must be warned of: accel__env hides it */
+    const char *value = accel__env_raw(shown[i].name);
     *x = (accel__variable){.name = shown[i].name, .hardware = shown[i].hardware, .verdict = sentence_of(shown[i].name)};
     if (!value) continue;
     char clean[1024];
