@@ -16,7 +16,7 @@ static inline uint8_t accel_f32_to_e2m1(float value) {
   memcpy(&bits, &value, sizeof bits);
   const uint8_t sign = (uint8_t)(bits >> 28 & 8u);
   bits &= 0x7fffffffu;
-  if (bits >= 0x40a00000u) return sign | 7; /* 5 is the tie between 4 and 6; 4 has the even code, 5 itself goes there below */
+  if (bits > 0x40a00000u) return sign | 7; /* past 5, the tie between 4 and 6 */
   memcpy(&value, &bits, sizeof value);
   return (uint8_t)(sign | accel_f32_to_minifloat(value, 1, 1));
 }
