@@ -1,5 +1,6 @@
-/* albert.c - ALBERT (transformers' AlbertModel and heads): narrow embeddings mapped to the hidden size, then groups of layers whose weights
- * are shared: layer i uses group int(i / (num_hidden_layers / num_hidden_groups)), each group inner_group_num layers deep. */
+/* albert.c - ALBERT (transformers' AlbertModel and heads): narrow embeddings mapped to the hidden size, then groups of
+ * layers whose weights are shared: layer i uses group int(i / (num_hidden_layers / num_hidden_groups)), each group
+ * inner_group_num layers deep. */
 #include <stdio.h>
 
 #include "models/bert.h"
@@ -10,9 +11,20 @@ typedef struct albert_config {
 } albert_config;
 
 static accel_status read_config(accel__build *b, albert_config *c) {
-  *c = (albert_config){.base = {.vocab = 30000, .hidden = 4096, .layers = 12, .heads = 64, .inner = 16384, .positions = 512, .types = 2, .pad_id = 0,
-                                .embedding = 128, .eps = 1e-12, .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH}},
-                       .groups = 1, .inner_layers = 1};
+  *c = (albert_config){.base = {.vocab = 30000,
+                                .hidden = 4096,
+                                .layers = 12,
+                                .heads = 64,
+                                .inner = 16384,
+                                .positions = 512,
+                                .types = 2,
+                                .pad_id = 0,
+                                .embedding = 128,
+                                .eps = 1e-12,
+                                .tied = true,
+                                .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH}},
+                       .groups = 1,
+                       .inner_layers = 1};
   const accel__field fields[] = {
       ACCEL_FIELD_INT("embedding_size", &c->base.embedding, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("num_hidden_groups", &c->groups, 1, ACCEL__MAX_LAYERS),
@@ -20,7 +32,8 @@ static accel_status read_config(accel__build *b, albert_config *c) {
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__bert_read(b, &c->base));
-  if (c->base.layers * c->inner_layers > ACCEL__MAX_LAYERS) return accel__refuse(b, "field 'inner_group_num': more than %d layers in all", ACCEL__MAX_LAYERS);
+  if (c->base.layers * c->inner_layers > ACCEL__MAX_LAYERS)
+    return accel__refuse(b, "field 'inner_group_num': more than %d layers in all", ACCEL__MAX_LAYERS);
   return ACCEL_OK;
 }
 
@@ -44,7 +57,8 @@ static accel__tensor encoder(accel__build *b, const albert_config *a) {
   x = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.embedding_hidden_mapping_in");
   accel__add_hidden(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
-    uint32_t group = (uint32_t)((double)i / ((double)c->layers / (double)a->groups)); /* the class divides in floating point */
+    uint32_t group =
+        (uint32_t)((double)i / ((double)c->layers / (double)a->groups)); /* the class divides in floating point */
     accel__at(b->p, i + 1, "encoder.layer.%u", i);
     for (uint32_t k = 0; k < (uint32_t)a->inner_layers; k++) {
       x = layer(b, c, x, group, k);
@@ -58,7 +72,8 @@ static accel__tensor encoder(accel__build *b, const albert_config *a) {
 static accel__tensor predictions(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   x = accel__dense_layer(b, x, c->embedding, true, -1, &c->act, "predictions.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "predictions.LayerNorm");
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "predictions.decoder", "predictions.bias");
+  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "predictions.decoder",
+                                "predictions.bias");
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
@@ -71,7 +86,9 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     if (pooled) accel__add_output(b, "pooler_output", pool, false, false);
   } else if (both) {
     accel__add_output(b, "prediction_logits", predictions(b, c, x), false, false);
-    accel__add_output(b, "sop_logits", accel__dense_layer(b, pool, b->model->num_labels, true, -1, NULL, "sop_classifier.classifier"), false, false);
+    accel__add_output(b, "sop_logits",
+                      accel__dense_layer(b, pool, b->model->num_labels, true, -1, NULL, "sop_classifier.classifier"), false,
+                      false);
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__add_output(b, "logits", predictions(b, c, x), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {

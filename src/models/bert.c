@@ -25,7 +25,8 @@ accel_status accel__bert_read(accel__build *b, accel__bert_config *c) {
   return accel__read_labels(b);
 }
 
-accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *c, accel__input_default positions, int64_t position_offset) {
+accel__tensor accel__bert_embeddings(accel__build *b, const accel__bert_config *c, accel__input_default positions,
+                                     int64_t position_offset) {
   accel__add_tokens(b, c->vocab);
   accel__add_token_types(b, c->types);
   accel__add_positions(b, c->positions, positions, position_offset);
@@ -68,12 +69,14 @@ accel__tensor accel__bert_pooler(accel__build *b, const accel__bert_config *c, a
 accel__tensor accel__bert_predictions(accel__build *b, const accel__bert_config *c, accel__tensor x, const char *norm) {
   x = accel__dense_layer(b, x, c->hidden, true, -1, &c->act, "cls.predictions.transform.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "cls.predictions.transform.%s", norm);
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "cls.predictions.decoder", "cls.predictions.bias");
+  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "cls.predictions.decoder",
+                                "cls.predictions.bias");
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   bool both = accel__is_class(b, "ForPreTraining"), next = accel__is_class(b, "ForNextSentencePrediction");
-  bool pooled = b->is_base ? accel__has(b, "pooler.dense.weight") : both || next || accel__is_class(b, "ForSequenceClassification");
+  bool pooled =
+      b->is_base ? accel__has(b, "pooler.dense.weight") : both || next || accel__is_class(b, "ForSequenceClassification");
   accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler.dense") : -1;
   b->in_head = true;
   if (b->is_base) {
@@ -81,7 +84,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     if (pooled) accel__add_output(b, "pooler_output", pool, false, false);
   } else if (both) {
     accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), false, false);
-    accel__add_output(b, "seq_relationship_logits", accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false, false);
+    accel__add_output(b, "seq_relationship_logits", accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"),
+                      false, false);
   } else if (next) {
     accel__add_output(b, "logits", accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), false, false);
   } else if (accel__is_class(b, "ForMaskedLM")) {
@@ -98,8 +102,17 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
-  accel__bert_config c = {.vocab = 30522, .hidden = 768, .layers = 12, .heads = 12, .inner = 3072, .positions = 512, .types = 2, .pad_id = 0,
-                          .eps = 1e-12, .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+  accel__bert_config c = {.vocab = 30522,
+                          .hidden = 768,
+                          .layers = 12,
+                          .heads = 12,
+                          .inner = 3072,
+                          .positions = 512,
+                          .types = 2,
+                          .pad_id = 0,
+                          .eps = 1e-12,
+                          .tied = true,
+                          .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "bert."));
   ACCEL_TRY(accel__bert_read(&b, &c));
   ACCEL_TRY(accel__refuse_relative_positions(&b));

@@ -14,11 +14,20 @@ accel_status accel__refuse(const accel__build *b, const char *format, ...) {
   return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s", b->file->name != NULL ? b->file->name : "config.json", text);
 }
 
-accel_status accel__build_begin(accel__build *b, const accel__model_request *request, const char *architecture, accel__model *model,
-                                const char *prefix) {
-  *b = (accel__build){.request = request, .file = request->config, .config = request->config->root, .model = model, .p = model->program,
-                      .arena = accel__program_arena(model->program), .prefix = prefix, .space = -1, .lengths = -1, .input_ids = -1,
-                      .token_type_ids = -1, .position_ids = -1};
+accel_status accel__build_begin(accel__build *b, const accel__model_request *request, const char *architecture,
+                                accel__model *model, const char *prefix) {
+  *b = (accel__build){.request = request,
+                      .file = request->config,
+                      .config = request->config->root,
+                      .model = model,
+                      .p = model->program,
+                      .arena = accel__program_arena(model->program),
+                      .prefix = prefix,
+                      .space = -1,
+                      .lengths = -1,
+                      .input_ids = -1,
+                      .token_type_ids = -1,
+                      .position_ids = -1};
   size_t n = strlen(architecture);
   b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0;
   b->input = accel__arena_array(b->arena, 8, sizeof *b->input);
@@ -36,10 +45,18 @@ accel_status accel__read_fields(const accel__build *b, const accel__field *field
     const accel__field *f = &fields[i];
     const char *text = NULL;
     switch (f->kind) {
-      case ACCEL__FIELD_INT: ACCEL_TRY(accel__json_int(b->file, b->config, f->key, f->min, f->max, f->out)); break;
-      case ACCEL__FIELD_NUMBER: ACCEL_TRY(accel__json_number(b->file, b->config, f->key, f->out)); break;
-      case ACCEL__FIELD_BOOL: ACCEL_TRY(accel__json_bool(b->file, b->config, f->key, f->out)); break;
-      case ACCEL__FIELD_STRING: ACCEL_TRY(accel__json_string(b->file, b->config, f->key, f->out)); break;
+      case ACCEL__FIELD_INT:
+        ACCEL_TRY(accel__json_int(b->file, b->config, f->key, f->min, f->max, f->out));
+        break;
+      case ACCEL__FIELD_NUMBER:
+        ACCEL_TRY(accel__json_number(b->file, b->config, f->key, f->out));
+        break;
+      case ACCEL__FIELD_BOOL:
+        ACCEL_TRY(accel__json_bool(b->file, b->config, f->key, f->out));
+        break;
+      case ACCEL__FIELD_STRING:
+        ACCEL_TRY(accel__json_string(b->file, b->config, f->key, f->out));
+        break;
       case ACCEL__FIELD_ACT:
         ACCEL_TRY(accel__json_string(b->file, b->config, f->key, &text));
         if (text != NULL) ACCEL_TRY(accel__activation_of(b, f->key, text, f->out));
@@ -98,7 +115,8 @@ accel_status accel__refuse_variants(const accel__build *b) {
   if (decoder) return accel__refuse(b, "field 'is_decoder': true is not supported; this class is built as an encoder");
   if (cross) return accel__refuse(b, "field 'add_cross_attention': true is not supported");
   const accel__json *pruned = accel__json_get(b->config, "pruned_heads");
-  if (pruned != NULL && pruned->child != NULL) return accel__refuse(b, "field 'pruned_heads' is not empty; pruned checkpoints are not supported");
+  if (pruned != NULL && pruned->child != NULL)
+    return accel__refuse(b, "field 'pruned_heads' is not empty; pruned checkpoints are not supported");
   return ACCEL_OK;
 }
 
@@ -109,10 +127,12 @@ accel_status accel__refuse_relative_positions(const accel__build *b) {
   return accel__refuse(b, "field 'position_embedding_type': '%s' is not supported; known: absolute", positions);
 }
 
-accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small, const char *large_key, int64_t large) {
+accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small, const char *large_key,
+                            int64_t large) {
   if (small > 0 && large % small == 0) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' (%lld) does not divide '%s' (%lld)", b->file->name != NULL ? b->file->name : "config.json",
-                     small_key, (long long)small, large_key, (long long)large);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' (%lld) does not divide '%s' (%lld)",
+                     b->file->name != NULL ? b->file->name : "config.json", small_key, (long long)small, large_key,
+                     (long long)large);
 }
 
 /* One "7": "name" of id2label into labels[0..n). */
@@ -120,17 +140,20 @@ static accel_status read_label(const accel__build *b, const accel__json *item, c
   long long index = -1;
   char rest;
   const char *file = b->file->name != NULL ? b->file->name : "config.json";
-  if (item->string == NULL || sscanf(item->string, "%lld%c", &index, &rest) != 1 || index < 0 || index >= n || labels[index] != NULL) {
+  if (item->string == NULL || sscanf(item->string, "%lld%c", &index, &rest) != 1 || index < 0 || index >= n ||
+      labels[index] != NULL) {
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'id2label': key '%s' is not one of 0..%lld, each once", file,
                        item->string != NULL ? item->string : "", (long long)n - 1);
   }
-  if (!cJSON_IsString(item)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'id2label': label %lld is no string", file, index);
+  if (!cJSON_IsString(item))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'id2label': label %lld is no string", file, index);
   labels[index] = accel__arena_string(b->arena, item->valuestring);
   return labels[index] != NULL ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
 accel_status accel__read_labels(accel__build *b) {
-  if (b->is_base || accel__is_class(b, "ForMaskedLM")) return ACCEL_OK; /* labels left by another head are not its business */
+  if (b->is_base || accel__is_class(b, "ForMaskedLM"))
+    return ACCEL_OK; /* labels left by another head are not its business */
   int64_t n = 2, counted = 0;
   const accel__json *map = NULL;
   const char *problem = NULL;
@@ -139,7 +162,8 @@ accel_status accel__read_labels(accel__build *b) {
   ACCEL_TRY(accel__json_string(b->file, b->config, "problem_type", &problem));
   ACCEL_JSON_EACH(item, map) counted++;
   if (counted > 0) n = counted; /* as transformers: the map decides */
-  if (n > ACCEL__MAX_LABELS) return accel__refuse(b, "field 'id2label' has %lld labels, at most %d", (long long)n, ACCEL__MAX_LABELS);
+  if (n > ACCEL__MAX_LABELS)
+    return accel__refuse(b, "field 'id2label' has %lld labels, at most %d", (long long)n, ACCEL__MAX_LABELS);
   const char **labels = accel__arena_array(b->arena, (size_t)n, sizeof *labels);
   if (labels == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_JSON_EACH(item, map) ACCEL_TRY(read_label(b, item, labels, n));
@@ -152,7 +176,10 @@ accel_status accel__read_labels(accel__build *b) {
     if (strcmp(problems[i], problem) == 0) b->model->problem_type = problems[i];
   }
   if (problem != NULL && b->model->problem_type == NULL) {
-    return accel__refuse(b, "field 'problem_type': '%s' is unknown; known: regression, single_label_classification, multi_label_classification", problem);
+    return accel__refuse(
+        b,
+        "field 'problem_type': '%s' is unknown; known: regression, single_label_classification, multi_label_classification",
+        problem);
   }
   b->model->labels = labels;
   b->model->num_labels = n;
@@ -174,35 +201,48 @@ static accel__tensor mean_sqrt_length(accel__build *b, accel__tensor x) {
 /* Weights 1, 2, 3 ... along each sequence, from the position ids. */
 static accel__tensor weighted_mean(accel__build *b, accel__tensor x) {
   accel__program *p = b->p;
-  if (b->position_ids < 0) return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED, "weightedmean pooling needs position_ids, which this model has not");
+  if (b->position_ids < 0)
+    return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
+                               "weightedmean pooling needs position_ids, which this model has not");
   accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32);
   accel__tensor position = accel__node(p, ACCEL_PLUGIN_OP_CAST, &b->position_ids, 1, &to_float, 1, NULL, 1);
-  accel__attr shift[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0), ACCEL_F(BETA, 1.0 - (double)b->position_offset)};
+  accel__attr shift[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0),
+                         ACCEL_F(BETA, 1.0 - (double)b->position_offset)};
   accel__tensor weight = accel__node(p, ACCEL_PLUGIN_OP_UNARY, &position, 1, shift, 3, NULL, 1); /* [T] */
   return accel__reduce_rows(p, ACCEL_PLUGIN_REDUCE_MEAN, x, weight, b->space);
 }
 
 static accel__tensor pool(accel__build *b, accel__tensor x, accel__pooling how) {
   switch (how) {
-    case ACCEL__POOL_CLS: return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space);
-    case ACCEL__POOL_MEAN: return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
-    case ACCEL__POOL_MAX: return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MAX, x, -1, b->space);
-    case ACCEL__POOL_LAST: return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
-    case ACCEL__POOL_MEAN_SQRT_LEN: return mean_sqrt_length(b, x);
-    case ACCEL__POOL_WEIGHTED_MEAN: return weighted_mean(b, x);
-    default: return accel__program_fail(b->p, ACCEL_ERROR_ARGUMENT, "embed head: pooling %d is unknown", (int)how);
+    case ACCEL__POOL_CLS:
+      return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space);
+    case ACCEL__POOL_MEAN:
+      return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
+    case ACCEL__POOL_MAX:
+      return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MAX, x, -1, b->space);
+    case ACCEL__POOL_LAST:
+      return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
+    case ACCEL__POOL_MEAN_SQRT_LEN:
+      return mean_sqrt_length(b, x);
+    case ACCEL__POOL_WEIGHTED_MEAN:
+      return weighted_mean(b, x);
+    default:
+      return accel__program_fail(b->p, ACCEL_ERROR_ARGUMENT, "embed head: pooling %d is unknown", (int)how);
   }
 }
 
 static accel__tensor embed_dense(accel__build *b, accel__tensor x, const accel__dense *d) {
   accel__program *p = b->p;
   if (accel__columns(b, x) != d->in) {
-    return accel__program_fail(p, ACCEL_ERROR_FORMAT, "dense layer '%s' takes %lld columns, but %lld come to it", d->weight, (long long)d->in,
-                               (long long)accel__columns(b, x));
+    return accel__program_fail(p, ACCEL_ERROR_FORMAT, "dense layer '%s' takes %lld columns, but %lld come to it", d->weight,
+                               (long long)d->in, (long long)accel__columns(b, x));
   }
-  accel__tensor w = accel__weight(p, &(accel__weight_spec){.name = d->weight, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {d->out, d->in}});
+  accel__tensor w = accel__weight(
+      p, &(accel__weight_spec){.name = d->weight, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {d->out, d->in}});
   accel__tensor bias = -1;
-  if (d->bias) bias = accel__weight(p, &(accel__weight_spec){.name = d->bias_name, .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {d->out}});
+  if (d->bias)
+    bias = accel__weight(
+        p, &(accel__weight_spec){.name = d->bias_name, .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {d->out}});
   return accel__linear(p, x, w, bias, -1, (accel_plugin_act)d->activation);
 }
 

@@ -1,11 +1,12 @@
-/* common.h - what the model files share: reading config fields, finding checkpoint names, packed inputs, layers, heads, outputs.
+/* common.h - what the model files share: reading config fields, finding checkpoint names, packed inputs, layers, heads,
+ * outputs.
  *
  * A model file does four things with one accel__build `b`:
  *   accel__build_begin(&b, request, architecture, model, "bert.");    symbols, program, class
- *   ACCEL_TRY(accel__read_fields(&b, fields, n));                     the config class's fields, refused by name when unknown
- *   accel__add_tokens(&b, ...); ... layers ...; accel__add_output(&b, "last_hidden_state", x);
- *   return accel__build_end(&b, hidden);                              "forward" and "embed" entries, program finished
- * Failures of the program are sticky (program.h), so layers need no checks.
+ *   ACCEL_TRY(accel__read_fields(&b, fields, n));                     the config class's fields, refused by name when
+ * unknown accel__add_tokens(&b, ...); ... layers ...; accel__add_output(&b, "last_hidden_state", x); return
+ * accel__build_end(&b, hidden);                              "forward" and "embed" entries, program finished Failures of the
+ * program are sticky (program.h), so layers need no checks.
  */
 #ifndef ACCEL_MODELS_COMMON_H
 #define ACCEL_MODELS_COMMON_H
@@ -14,13 +15,14 @@
 
 enum {
   ACCEL__MAX_LAYERS = 1024,
-  ACCEL__MAX_WIDTH = 1 << 20,    /* hidden sizes and the like */
+  ACCEL__MAX_WIDTH = 1 << 20, /* hidden sizes and the like */
   ACCEL__MAX_VOCAB = 1 << 24,
   ACCEL__MAX_POSITIONS = 1 << 24,
   ACCEL__MAX_LABELS = 1 << 20
 };
 
-/* An entry of transformers' ACT2FN as a fused activation and, for the odd ones, a unary behind it (gelu_10: clamp; sqrtsoftplus: sqrt). */
+/* An entry of transformers' ACT2FN as a fused activation and, for the odd ones, a unary behind it (gelu_10: clamp;
+ * sqrtsoftplus: sqrt). */
 typedef struct accel__activation {
   int act;      /* accel_plugin_act */
   double alpha; /* of act; 0 none */
@@ -30,26 +32,26 @@ typedef struct accel__activation {
 
 typedef struct accel__build {
   const accel__model_request *request;
-  const accel__json_file *file;     /* config.json */
-  const accel__json *config;        /* its root */
+  const accel__json_file *file; /* config.json */
+  const accel__json *config;    /* its root */
   accel__model *model;
   accel__program *p;
-  accel__arena *arena;              /* the program's */
-  const char *prefix;               /* of base-model tensors in head classes: "bert." */
-  const char *other_prefix;         /* one more that checkpoints of other origin carry; NULL none */
-  bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
-  accel__dim T, B;                  /* token rows, sequences */
-  int32_t space;                    /* ragged space of the tokens */
+  accel__arena *arena;      /* the program's */
+  const char *prefix;       /* of base-model tensors in head classes: "bert." */
+  const char *other_prefix; /* one more that checkpoints of other origin carry; NULL none */
+  bool is_base, in_head;    /* class is the base class; names asked for now are the head's own (no prefix) */
+  accel__dim T, B;          /* token rows, sequences */
+  int32_t space;            /* ragged space of the tokens */
   accel__tensor lengths, input_ids, token_type_ids, position_ids; /* [B], [T] ...; -1 absent */
-  int64_t position_offset;          /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
+  int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
   accel__model_output *output;
   uint32_t cap_output, n_hidden;
 } accel__build;
 
 /* ---- begin, end ---- */
-accel_status accel__build_begin(accel__build *b, const accel__model_request *request, const char *architecture, accel__model *model,
-                                const char *prefix);
+accel_status accel__build_begin(accel__build *b, const accel__model_request *request, const char *architecture,
+                                accel__model *model, const char *prefix);
 /* hidden [T,C]: what "embed" pools.  Adds the entries and finishes the program. */
 accel_status accel__build_end(accel__build *b, accel__tensor hidden);
 bool accel__is_class(const accel__build *b, const char *suffix); /* "ForMaskedLM"; "Model" */
@@ -57,18 +59,30 @@ bool accel__is_class(const accel__build *b, const char *suffix); /* "ForMaskedLM
 accel_status accel__refuse(const accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3);
 
 /* ---- config ---- */
-typedef enum accel__field_kind { ACCEL__FIELD_INT, ACCEL__FIELD_NUMBER, ACCEL__FIELD_BOOL, ACCEL__FIELD_STRING, ACCEL__FIELD_ACT } accel__field_kind;
+typedef enum accel__field_kind {
+  ACCEL__FIELD_INT,
+  ACCEL__FIELD_NUMBER,
+  ACCEL__FIELD_BOOL,
+  ACCEL__FIELD_STRING,
+  ACCEL__FIELD_ACT
+} accel__field_kind;
 typedef struct accel__field {
   const char *key;
   accel__field_kind kind;
-  void *out; /* int64_t *, double *, bool *, const char **, accel__activation *; left as it is when the field is absent or null */
+  void *out; /* int64_t *, double *, bool *, const char **, accel__activation *; left as it is when the field is absent or
+                null */
   int64_t min, max;
 } accel__field;
-#define ACCEL_FIELD_INT(name, target, least, most) {.key = (name), .kind = ACCEL__FIELD_INT, .out = (target), .min = (least), .max = (most)}
-#define ACCEL_FIELD_NUMBER(name, target) {.key = (name), .kind = ACCEL__FIELD_NUMBER, .out = (target)}
-#define ACCEL_FIELD_BOOL(name, target) {.key = (name), .kind = ACCEL__FIELD_BOOL, .out = (target)}
-#define ACCEL_FIELD_STRING(name, target) {.key = (name), .kind = ACCEL__FIELD_STRING, .out = (target)}
-#define ACCEL_FIELD_ACT(name, target) {.key = (name), .kind = ACCEL__FIELD_ACT, .out = (target)}
+#define ACCEL_FIELD_INT(name, target, least, most) \
+  { .key = (name), .kind = ACCEL__FIELD_INT, .out = (target), .min = (least), .max = (most) }
+#define ACCEL_FIELD_NUMBER(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_NUMBER, .out = (target) }
+#define ACCEL_FIELD_BOOL(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_BOOL, .out = (target) }
+#define ACCEL_FIELD_STRING(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_STRING, .out = (target) }
+#define ACCEL_FIELD_ACT(name, target) \
+  { .key = (name), .kind = ACCEL__FIELD_ACT, .out = (target) }
 accel_status accel__read_fields(const accel__build *b, const accel__field *fields, uint32_t n);
 /* Refuses values that change the forward pass and are not implemented: is_decoder, add_cross_attention, pruned_heads. */
 accel_status accel__refuse_variants(const accel__build *b);
@@ -78,14 +92,17 @@ accel_status accel__refuse_relative_positions(const accel__build *b);
 accel_status accel__read_labels(accel__build *b);
 /* An ACT2FN name; ACCEL_ERROR_UNSUPPORTED lists the known ones. */
 accel_status accel__activation_of(const accel__build *b, const char *key, const char *name, accel__activation *out);
-accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small, const char *large_key, int64_t large);
+accel_status accel__divides(const accel__build *b, const char *small_key, int64_t small, const char *large_key,
+                            int64_t large);
 
 /* ---- weights: names as transformers writes them, without the base prefix ---- */
-/* The tensor's name in the checkpoint: with or without the prefix, LayerNorm.gamma/beta for .weight/.bias; canonical when none is there. */
+/* The tensor's name in the checkpoint: with or without the prefix, LayerNorm.gamma/beta for .weight/.bias; canonical when
+ * none is there. */
 const char *accel__resolve(accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3);
 bool accel__has(accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3); /* without a checkpoint: true */
 /* dims[rank]; `name` is the canonical one. */
-accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims, const char *name);
+accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                               const char *name);
 
 /* ---- packed inputs ---- */
 /* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers' order. */
@@ -95,37 +112,40 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
 
 /* ---- layers ---- */
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act NULL: none. */
-accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual, const accel__activation *act,
-                                 const char *format, ...) ACCEL_PRINTF(7, 8);
-/* x W^T + bias with rows part*out .. of a fused <name>.weight [parts*out, columns of x] (and its bias): q, k or v of Wqkv. */
-accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts, const char *format, ...)
-    ACCEL_PRINTF(7, 8);
+accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual,
+                                 const accel__activation *act, const char *format, ...) ACCEL_PRINTF(7, 8);
+/* x W^T + bias with rows part*out .. of a fused <name>.weight [parts*out, columns of x] (and its bias): q, k or v of Wqkv.
+ */
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,
+                                const char *format, ...) ACCEL_PRINTF(7, 8);
 /* act(x Wg^T) * (x Wu^T) with <path>.<gate>.weight and <path>.<up>.weight [out, columns of x] */
-accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act, const char *path,
-                                 const char *gate, const char *up);
+accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
+                                 const char *path, const char *gate, const char *up);
 /* Layer normalisation of x + residual with <name>.weight and, with bias, <name>.bias. */
-accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias, const char *format, ...)
-    ACCEL_PRINTF(6, 7);
+accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias,
+                                const char *format, ...) ACCEL_PRINTF(6, 7);
 /* Rows of <name>.weight [rows, width]. */
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name);
 accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);
 /* Self-attention over the tokens' space: q, k, v [T, heads*D]; scale 0: 1/sqrt(D). */
-accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale);
+accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
+                                    double scale);
 /* The same where each token sees at most `window` tokens to either side. */
-accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, int64_t window);
+accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
+                                      int64_t window);
 accel__tensor accel__first_rows(accel__build *b, accel__tensor x); /* [T,C] -> [B,C]: the first token of each sequence */
 int64_t accel__columns(const accel__build *b, accel__tensor x);    /* the last dim, a constant */
 
 /* ---- heads and outputs ---- */
 void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool asked, bool squeeze);
-void accel__add_hidden(accel__build *b, accel__tensor x); /* the next "hidden_states.N" */
-void accel__head_tokens(accel__build *b, accel__tensor x, const char *name);  /* logits [T, num_labels] */
+void accel__add_hidden(accel__build *b, accel__tensor x);                    /* the next "hidden_states.N" */
+void accel__head_tokens(accel__build *b, accel__tensor x, const char *name); /* logits [T, num_labels] */
 /* pooled [B,C] -> logits [B, num_labels] by <name> */
 void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name);
-void accel__head_spans(accel__build *b, accel__tensor x, const char *name);   /* start_logits, end_logits [T] */
+void accel__head_spans(accel__build *b, accel__tensor x, const char *name); /* start_logits, end_logits [T] */
 /* x [T,C] times the word embeddings, or <decoder>.weight when the checkpoint has its own; bias: <decoder>.bias
  * when it is there, else `bias`; NULL none. */
-accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings, const char *decoder,
-                                     const char *bias);
+accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings,
+                                     const char *decoder, const char *bias);
 
 #endif

@@ -35,24 +35,42 @@ static accel_status read_kinds(accel__build *b, deberta_config *c) {
   if (cJSON_IsString(kinds)) {
     c->c2p = lists(kinds->valuestring, "c2p");
     c->p2c = lists(kinds->valuestring, "p2c");
-    return lists(kinds->valuestring, "p2p") ? accel__refuse(b, "field 'pos_att_type': p2p is not supported; known: c2p, p2c") : ACCEL_OK;
+    return lists(kinds->valuestring, "p2p") ? accel__refuse(b, "field 'pos_att_type': p2p is not supported; known: c2p, p2c")
+                                            : ACCEL_OK;
   }
-  if (!cJSON_IsArray(kinds)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'pos_att_type' should be a string or a list", b->file->name);
+  if (!cJSON_IsArray(kinds))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'pos_att_type' should be a string or a list", b->file->name);
   ACCEL_JSON_EACH(kind, kinds) {
     const char *text = cJSON_IsString(kind) ? kind->valuestring : "?";
-    if (strcmp(text, "c2p") == 0) c->c2p = true;
-    else if (strcmp(text, "p2c") == 0) c->p2c = true;
-    else return accel__refuse(b, "field 'pos_att_type': '%s' is not supported; known: c2p, p2c", text);
+    if (strcmp(text, "c2p") == 0)
+      c->c2p = true;
+    else if (strcmp(text, "p2c") == 0)
+      c->p2c = true;
+    else
+      return accel__refuse(b, "field 'pos_att_type': '%s' is not supported; known: c2p, p2c", text);
   }
   return ACCEL_OK;
 }
 
 static accel_status read_config(accel__build *b, deberta_config *c) {
   const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
-  *c = (deberta_config){.base = {.vocab = 128100, .hidden = 1536, .layers = 24, .heads = 24, .inner = 6144, .positions = 512, .types = 0,
-                                 .eps = 1e-7, .tied = true, .act = gelu},
-                        .biased_input = true, .legacy = true, .buckets = -1, .max_relative = -1, .conv_groups = 1,
-                        .conv_act = {.act = ACCEL_PLUGIN_ACT_TANH}, .pooler_act = gelu};
+  *c = (deberta_config){.base = {.vocab = 128100,
+                                 .hidden = 1536,
+                                 .layers = 24,
+                                 .heads = 24,
+                                 .inner = 6144,
+                                 .positions = 512,
+                                 .types = 0,
+                                 .eps = 1e-7,
+                                 .tied = true,
+                                 .act = gelu},
+                        .biased_input = true,
+                        .legacy = true,
+                        .buckets = -1,
+                        .max_relative = -1,
+                        .conv_groups = 1,
+                        .conv_act = {.act = ACCEL_PLUGIN_ACT_TANH},
+                        .pooler_act = gelu};
   const char *norm = NULL;
   const accel__field fields[] = {
       ACCEL_FIELD_INT("embedding_size", &c->base.embedding, 1, ACCEL__MAX_WIDTH),
@@ -80,10 +98,14 @@ static accel_status read_config(accel__build *b, deberta_config *c) {
 static accel_status settle(accel__build *b, deberta_config *c) {
   if (c->max_relative < 1) c->max_relative = c->base.positions;
   if (c->pooler_hidden == 0) c->pooler_hidden = c->base.hidden;
-  if (c->pooler_hidden != c->base.hidden) return accel__refuse(b, "field 'pooler_hidden_size' differs from hidden_size; the class cannot run so either");
-  if (c->head_size != 0 && c->head_size * c->base.heads != c->base.hidden) return accel__refuse(b, "field 'attention_head_size': heads must fill hidden_size");
-  if (c->conv_kernel > 0 && c->conv_kernel % 2 == 0) return accel__refuse(b, "field 'conv_kernel_size': an even kernel changes the length");
-  if (c->conv_kernel > 0 && c->base.hidden % c->conv_groups != 0) return accel__refuse(b, "field 'conv_groups' does not divide hidden_size");
+  if (c->pooler_hidden != c->base.hidden)
+    return accel__refuse(b, "field 'pooler_hidden_size' differs from hidden_size; the class cannot run so either");
+  if (c->head_size != 0 && c->head_size * c->base.heads != c->base.hidden)
+    return accel__refuse(b, "field 'attention_head_size': heads must fill hidden_size");
+  if (c->conv_kernel > 0 && c->conv_kernel % 2 == 0)
+    return accel__refuse(b, "field 'conv_kernel_size': an even kernel changes the length");
+  if (c->conv_kernel > 0 && c->base.hidden % c->conv_groups != 0)
+    return accel__refuse(b, "field 'conv_groups' does not divide hidden_size");
   return ACCEL_OK;
 }
 
@@ -98,10 +120,12 @@ static accel__tensor embeddings(accel__build *b, const deberta_config *d) {
   accel__at(p, 0, "embeddings");
   accel__tensor x = accel__embedding(b, b->input_ids, c->vocab, c->embedding, "embeddings.word_embeddings");
   if (d->biased_input) {
-    x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__embedding(b, b->position_ids, c->positions, c->embedding, "embeddings.position_embeddings"));
+    x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x,
+                      accel__embedding(b, b->position_ids, c->positions, c->embedding, "embeddings.position_embeddings"));
   }
   if (c->types > 0) {
-    x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__embedding(b, b->token_type_ids, c->types, c->embedding, "embeddings.token_type_embeddings"));
+    x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x,
+                      accel__embedding(b, b->token_type_ids, c->types, c->embedding, "embeddings.token_type_embeddings"));
   }
   if (c->embedding != c->hidden) x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "embeddings.embed_proj");
   return accel__norm_layer(b, x, -1, c->eps, true, "embeddings.LayerNorm");
@@ -123,13 +147,15 @@ static accel__tensor attention(accel__build *b, const deberta_config *d, accel__
   accel__tensor k = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "%s.key_proj", path);
   accel__tensor v = accel__dense_layer(b, x, c->hidden, true, -1, NULL, "%s.value_proj", path);
   accel__tensor rel_k = -1, rel_q = -1;
-  if (table >= 0 && d->c2p) rel_k = accel__dense_layer(b, table, c->hidden, true, -1, NULL, "%s.%s", path, d->share_key ? "key_proj" : "pos_key_proj");
-  if (table >= 0 && d->p2c) rel_q = accel__dense_layer(b, table, c->hidden, true, -1, NULL, "%s.%s", path, d->share_key ? "query_proj" : "pos_query_proj");
+  const char *key = d->share_key ? "key_proj" : "pos_key_proj", *query = d->share_key ? "query_proj" : "pos_query_proj";
+  if (table >= 0 && d->c2p) rel_k = accel__dense_layer(b, table, c->hidden, true, -1, NULL, "%s.%s", path, key);
+  if (table >= 0 && d->p2c) rel_q = accel__dense_layer(b, table, c->hidden, true, -1, NULL, "%s.%s", path, query);
   double terms = 1.0 + d->c2p + d->p2c; /* counted by pos_att_type even without relative attention */
   double scale = 1.0 / sqrt((double)(c->hidden / c->heads) * terms);
-  accel__attr attr[] = {ACCEL_I(HEADS, c->heads), ACCEL_I(KV_HEADS, c->heads), ACCEL_F(SCALE, scale), ACCEL_I(Q_SPACE, b->space),
-                        ACCEL_I(KV_SPACE, b->space), ACCEL_I(BIAS_KIND, ACCEL_PLUGIN_BIAS_DISENTANGLED), ACCEL_I(REL_SPAN, span_of(d)),
-                        ACCEL_I(REL_BUCKETS, d->buckets), ACCEL_I(MAX_DISTANCE, d->max_relative)};
+  accel__attr attr[] = {
+      ACCEL_I(HEADS, c->heads),      ACCEL_I(KV_HEADS, c->heads),      ACCEL_F(SCALE, scale),
+      ACCEL_I(Q_SPACE, b->space),    ACCEL_I(KV_SPACE, b->space),      ACCEL_I(BIAS_KIND, ACCEL_PLUGIN_BIAS_DISENTANGLED),
+      ACCEL_I(REL_SPAN, span_of(d)), ACCEL_I(REL_BUCKETS, d->buckets), ACCEL_I(MAX_DISTANCE, d->max_relative)};
   accel__tensor in[] = {q, k, v, -1, -1, -1, -1, -1, rel_k, rel_q};
   return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, in, table >= 0 ? 10 : 3, attr, table >= 0 ? 9 : 5, NULL, 1);
 }
@@ -148,7 +174,8 @@ static accel__tensor layer(accel__build *b, const deberta_config *d, accel__tens
 /* norm(x + act(conv(embedded))): padding rows are zero in the class, as outside a sequence here. */
 static accel__tensor convolution(accel__build *b, const deberta_config *d, accel__tensor embedded, accel__tensor x) {
   const accel__bert_config *c = &d->base;
-  int64_t half = (d->conv_kernel - 1) / 2, pads[2] = {half, half}, dims[3] = {c->hidden, c->hidden / d->conv_groups, d->conv_kernel};
+  int64_t half = (d->conv_kernel - 1) / 2, pads[2] = {half, half};
+  int64_t dims[3] = {c->hidden, c->hidden / d->conv_groups, d->conv_kernel};
   accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, "encoder.conv.conv.weight");
   accel__tensor bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->hidden, "encoder.conv.conv.bias");
   accel__attr attr[] = {ACCEL_IV(PADS, pads, 2), ACCEL_I(GROUPS, d->conv_groups), ACCEL_I(SPACE, b->space)};
@@ -178,7 +205,8 @@ static accel__tensor predictions(accel__build *b, const deberta_config *d, accel
   }
   x = accel__dense_layer(b, x, c->hidden, true, -1, &c->act, "lm_predictions.lm_head.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "lm_predictions.lm_head.LayerNorm");
-  return accel__head_vocabulary(b, x, c->vocab, true, words, "lm_predictions.lm_head.decoder", "lm_predictions.lm_head.bias");
+  return accel__head_vocabulary(b, x, c->vocab, true, words, "lm_predictions.lm_head.decoder",
+                                "lm_predictions.lm_head.bias");
 }
 
 static void heads(accel__build *b, const deberta_config *d, accel__tensor x) {
@@ -188,7 +216,8 @@ static void heads(accel__build *b, const deberta_config *d, accel__tensor x) {
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__add_output(b, "logits", predictions(b, d, x), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
-    accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), d->pooler_hidden, true, -1, &d->pooler_act, "pooler.dense");
+    accel__tensor y =
+        accel__dense_layer(b, accel__first_rows(b, x), d->pooler_hidden, true, -1, &d->pooler_act, "pooler.dense");
     accel__head_sequence(b, y, "classifier");
   } else if (accel__is_class(b, "ForTokenClassification")) {
     accel__head_tokens(b, x, "classifier");

@@ -1,5 +1,5 @@
-/* distilbert.c - DistilBERT (transformers' DistilBertModel and heads): six BERT layers with other names, no token types, no pooler.
- * sinusoidal_pos_embds only initialises the position table, which the checkpoint holds. */
+/* distilbert.c - DistilBERT (transformers' DistilBertModel and heads): six BERT layers with other names, no token types, no
+ * pooler. sinusoidal_pos_embds only initialises the position table, which the checkpoint holds. */
 #include "models/common.h"
 
 static const double EPS = 1e-12; /* fixed in the class */
@@ -11,7 +11,13 @@ typedef struct distil_config {
 } distil_config;
 
 static accel_status read_config(accel__build *b, distil_config *c) {
-  *c = (distil_config){.vocab = 30522, .dim = 768, .layers = 6, .heads = 12, .inner = 3072, .positions = 512, .tied = true,
+  *c = (distil_config){.vocab = 30522,
+                       .dim = 768,
+                       .layers = 6,
+                       .heads = 12,
+                       .inner = 3072,
+                       .positions = 512,
+                       .tied = true,
                        .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
@@ -73,7 +79,8 @@ static void heads(accel__build *b, const distil_config *c, accel__tensor x) {
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__tensor y = accel__dense_layer(b, x, c->dim, true, -1, &c->act, "vocab_transform");
     y = accel__norm_layer(b, y, -1, EPS, true, "vocab_layer_norm");
-    y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings", "vocab_projector", "vocab_projector.bias");
+    y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings", "vocab_projector",
+                               "vocab_projector.bias");
     accel__add_output(b, "logits", y, false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->dim, true, -1, &relu, "pre_classifier");

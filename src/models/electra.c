@@ -6,7 +6,8 @@ static const accel__activation gelu_act = {.act = ACCEL_PLUGIN_ACT_GELU};
 static accel__tensor predictions(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   x = accel__dense_layer(b, x, c->embedding, true, -1, &gelu_act, "generator_predictions.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "generator_predictions.LayerNorm");
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "generator_lm_head", "generator_lm_head.bias");
+  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings", "generator_lm_head",
+                                "generator_lm_head.bias");
 }
 
 static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
@@ -15,7 +16,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     accel__add_output(b, "last_hidden_state", x, false, false);
   } else if (accel__is_class(b, "ForPreTraining")) { /* replaced-token detection: one logit a token */
     accel__tensor y = accel__dense_layer(b, x, c->hidden, true, -1, &c->act, "discriminator_predictions.dense");
-    accel__add_output(b, "logits", accel__dense_layer(b, y, 1, true, -1, NULL, "discriminator_predictions.dense_prediction"), false, true);
+    accel__add_output(b, "logits", accel__dense_layer(b, y, 1, true, -1, NULL, "discriminator_predictions.dense_prediction"),
+                      false, true);
   } else if (accel__is_class(b, "ForMaskedLM")) {
     accel__add_output(b, "logits", predictions(b, c, x), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
@@ -31,8 +33,18 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
-  accel__bert_config c = {.vocab = 30522, .hidden = 256, .layers = 12, .heads = 4, .inner = 1024, .positions = 512, .types = 2, .pad_id = 0,
-                          .embedding = 128, .eps = 1e-12, .tied = true, .act = gelu_act};
+  accel__bert_config c = {.vocab = 30522,
+                          .hidden = 256,
+                          .layers = 12,
+                          .heads = 4,
+                          .inner = 1024,
+                          .positions = 512,
+                          .types = 2,
+                          .pad_id = 0,
+                          .embedding = 128,
+                          .eps = 1e-12,
+                          .tied = true,
+                          .act = gelu_act};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "electra."));
   const accel__field field = ACCEL_FIELD_INT("embedding_size", &c.embedding, 1, ACCEL__MAX_WIDTH);
   ACCEL_TRY(accel__read_fields(&b, &field, 1));

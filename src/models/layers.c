@@ -10,12 +10,16 @@ enum { NAME_MAX_BYTES = 320 };
 
 /* ---- names ---- */
 
-static bool present(const accel__build *b, const char *name) { return accel__checkpoint_find(b->request->checkpoint, name) != NULL; }
+static bool present(const accel__build *b, const char *name) {
+  return accel__checkpoint_find(b->request->checkpoint, name) != NULL;
+}
 
 /* `name` or its old TensorFlow spelling (LayerNorm.gamma, LayerNorm.beta); false when neither is there. */
 static bool find_spelling(const accel__build *b, char *name) {
   if (present(b, name)) return true;
-  const char *old = accel__ends_with(name, "LayerNorm.weight") ? "gamma" : accel__ends_with(name, "LayerNorm.bias") ? "beta" : NULL;
+  const char *old = accel__ends_with(name, "LayerNorm.weight") ? "gamma"
+                    : accel__ends_with(name, "LayerNorm.bias") ? "beta"
+                                                               : NULL;
   if (old == NULL) return false;
   char *last = strrchr(name, '.') + 1, kept[8];
   snprintf(kept, sizeof kept, "%s", last);
@@ -29,7 +33,8 @@ static bool find_spelling(const accel__build *b, char *name) {
 static bool resolve(const accel__build *b, const char *name, char *out) {
   bool prefixed = !b->is_base && !b->in_head;
   if (b->request->checkpoint != NULL) {
-    const char *form[3] = {prefixed ? b->prefix : "", prefixed ? "" : b->prefix, b->other_prefix}; /* the class's own form first */
+    const char *form[3] = {prefixed ? b->prefix : "", prefixed ? "" : b->prefix,
+                           b->other_prefix}; /* the class's own form first */
     for (int i = 0; i < 3 && form[i] != NULL; i++) {
       snprintf(out, NAME_MAX_BYTES, "%s%s", form[i], name);
       if (find_spelling(b, out)) return true;
@@ -60,7 +65,8 @@ bool accel__has(accel__build *b, const char *format, ...) {
   return resolve(b, name, found);
 }
 
-accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims, const char *name) {
+accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                               const char *name) {
   accel__weight_spec spec = {.name = accel__resolve(b, "%s", name), .use = use, .rank = rank};
   for (uint32_t i = 0; i < rank && i < 4; i++) spec.dim[i] = dims[i];
   return accel__weight(b->p, &spec);
@@ -68,8 +74,10 @@ accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uin
 
 /* ---- packed inputs ---- */
 
-static void add_input(accel__build *b, const char *name, accel__tensor t, accel__input_kind kind, accel__input_default otherwise, int64_t max) {
-  b->input[b->model->n_inputs++] = (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max};
+static void add_input(accel__build *b, const char *name, accel__tensor t, accel__input_kind kind,
+                      accel__input_default otherwise, int64_t max) {
+  b->input[b->model->n_inputs++] =
+      (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max};
 }
 
 static accel__tensor token_input(accel__build *b, const char *name, int64_t max, accel__input_default otherwise) {
@@ -88,7 +96,9 @@ void accel__add_tokens(accel__build *b, int64_t vocab) {
   b->model->vocab_size = vocab;
 }
 
-void accel__add_token_types(accel__build *b, int64_t types) { b->token_type_ids = token_input(b, "token_type_ids", types, ACCEL__DEFAULT_ZEROS); }
+void accel__add_token_types(accel__build *b, int64_t types) {
+  b->token_type_ids = token_input(b, "token_type_ids", types, ACCEL__DEFAULT_ZEROS);
+}
 
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset) {
   b->position_ids = token_input(b, "position_ids", max, otherwise);
@@ -112,8 +122,8 @@ accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__act
   return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, act->then == ACCEL_PLUGIN_UNARY_CLAMP ? 3 : 1, NULL, 1);
 }
 
-accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual, const accel__activation *act,
-                                 const char *format, ...) {
+accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual,
+                                 const accel__activation *act, const char *format, ...) {
   static const accel__activation none = {0};
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
   va_list args;
@@ -130,35 +140,43 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
   accel__tensor in[] = {x, w, c, act->then == 0 ? residual : -1};
   accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 4, attr, n, NULL, 1);
   if (act->then == 0) return y;
-  y = accel__activate(b, y, &(accel__activation){.then = act->then, .then_alpha = act->then_alpha, .then_beta = act->then_beta});
+  y = accel__activate(b, y,
+                      &(accel__activation){.then = act->then, .then_alpha = act->then_alpha, .then_beta = act->then_beta});
   return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
 }
 
 /* Rows part*dim[0] .. of `name` as a weight of its own. */
-static accel__tensor weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims, uint32_t part, uint32_t parts,
-                                 const char *name) {
+static accel__tensor weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                                 uint32_t part, uint32_t parts, const char *name) {
   const char *found = accel__resolve(b, "%s", name);
-  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%u", found, part), .use = use, .rank = rank, .parts = {found}, .n_parts = 1,
-                             .first_row = part * dims[0], .stored_rows = parts * dims[0]};
+  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%u", found, part),
+                             .use = use,
+                             .rank = rank,
+                             .parts = {found},
+                             .n_parts = 1,
+                             .first_row = part * dims[0],
+                             .stored_rows = parts * dims[0]};
   for (uint32_t i = 0; i < rank; i++) spec.dim[i] = dims[i];
   return accel__weight(b->p, &spec);
 }
 
-accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts, const char *format, ...) {
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,
+                                const char *format, ...) {
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
   va_list args;
   va_start(args, format);
   vsnprintf(name, sizeof name, format, args);
   va_end(args);
   snprintf(full, sizeof full, "%s.weight", name);
-  accel__tensor w = weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full), c = -1;
+  accel__tensor w = weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full),
+                c = -1;
   snprintf(full, sizeof full, "%s.bias", name);
   if (bias) c = weight_rows(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, part, parts, full);
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
 }
 
-accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act, const char *path,
-                                 const char *gate, const char *up) {
+accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
+                                 const char *path, const char *gate, const char *up) {
   if (act->then != 0) { /* not expressible as one linear */
     accel__tensor g = accel__dense_layer(b, x, out, bias, -1, act, "%s.%s", path, gate);
     return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, g, accel__dense_layer(b, x, out, bias, -1, NULL, "%s.%s", path, up));
@@ -176,7 +194,8 @@ accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, 
   return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 6, attr, act->alpha != 0 ? 3 : 2, NULL, 1);
 }
 
-accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias, const char *format, ...) {
+accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor residual, double eps, bool bias,
+                                const char *format, ...) {
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
   va_list args;
   va_start(args, format);
@@ -196,22 +215,28 @@ accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows,
   return accel__gather(b->p, accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full), idx);
 }
 
-static accel__tensor attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale, int64_t window) {
+static accel__tensor attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale,
+                            int64_t window) {
   if (scale == 0.0) scale = 1.0 / sqrt((double)accel__columns(b, q) / (double)heads);
-  accel__attr attr[] = {ACCEL_I(HEADS, heads), ACCEL_I(KV_HEADS, heads), ACCEL_F(SCALE, scale), ACCEL_I(Q_SPACE, b->space),
-                        ACCEL_I(KV_SPACE, b->space), ACCEL_I(WINDOW_LEFT, window), ACCEL_I(WINDOW_RIGHT, window)};
+  accel__attr attr[] = {ACCEL_I(HEADS, heads),        ACCEL_I(KV_HEADS, heads),    ACCEL_F(SCALE, scale),
+                        ACCEL_I(Q_SPACE, b->space),   ACCEL_I(KV_SPACE, b->space), ACCEL_I(WINDOW_LEFT, window),
+                        ACCEL_I(WINDOW_RIGHT, window)};
   return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v}, 3, attr, window < 0 ? 5 : 7, NULL, 1);
 }
 
-accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale) {
+accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
+                                    double scale) {
   return attend(b, q, k, v, heads, scale, -1);
 }
 
-accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, int64_t window) {
+accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
+                                      int64_t window) {
   return attend(b, q, k, v, heads, 0.0, window);
 }
 
-accel__tensor accel__first_rows(accel__build *b, accel__tensor x) { return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space); }
+accel__tensor accel__first_rows(accel__build *b, accel__tensor x) {
+  return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, x, -1, b->space);
+}
 
 /* ---- outputs and heads ---- */
 
@@ -229,7 +254,8 @@ void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool 
     b->output = bigger;
     b->cap_output = capacity;
   }
-  b->output[n] = (accel__model_output){.name = accel__arena_string(b->arena, name), .tensor = t, .asked = asked, .squeeze = squeeze};
+  b->output[n] =
+      (accel__model_output){.name = accel__arena_string(b->arena, name), .tensor = t, .asked = asked, .squeeze = squeeze};
   if (b->output[n].name == NULL) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for outputs");
   b->model->n_outputs++;
 }
@@ -248,7 +274,8 @@ void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *nam
 
 void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
   if (b->model->num_labels != 2) {
-    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED, "question answering needs num_labels 2 (start, end); the config has %lld",
+    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED,
+                        "question answering needs num_labels 2 (start, end); the config has %lld",
                         (long long)b->model->num_labels);
     return;
   }
@@ -257,8 +284,8 @@ void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
   accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), false, true);
 }
 
-accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings, const char *decoder,
-                                     const char *bias) {
+accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings,
+                                     const char *decoder, const char *bias) {
   char name[NAME_MAX_BYTES];
   int64_t dims[2] = {vocab, accel__columns(b, x)};
   snprintf(name, sizeof name, "%s.weight", decoder);
@@ -277,7 +304,8 @@ accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t v
   accel__tensor c = -1;
   if (bias != NULL) {
     snprintf(name, sizeof name, "%s.bias", decoder);
-    bool has_own = b->request->checkpoint != NULL && accel__has(b, "%s", name); /* what the forward pass adds, unless tied to `bias` */
+    bool has_own =
+        b->request->checkpoint != NULL && accel__has(b, "%s", name); /* what the forward pass adds, unless tied to `bias` */
     c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &vocab, has_own ? name : bias);
   }
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);

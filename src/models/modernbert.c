@@ -1,5 +1,5 @@
-/* modernbert.c - ModernBERT (transformers' ModernBertModel and heads): pre-norm layers, rotary positions, gated MLPs, and attention that is
- * global in some layers and in a window of local_attention/2 tokens to each side in the others. */
+/* modernbert.c - ModernBERT (transformers' ModernBertModel and heads): pre-norm layers, rotary positions, gated MLPs, and
+ * attention that is global in some layers and in a window of local_attention/2 tokens to each side in the others. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,9 +51,22 @@ static accel_status read_ropes(accel__build *b, modern_config *c) {
 
 static accel_status read_config(accel__build *b, modern_config *c) {
   const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
-  *c = (modern_config){.vocab = 50368, .hidden = 768, .layers = 22, .heads = 12, .inner = 1152, .positions = 8192, .pad_id = 50283, .every = 3,
-                       .window = 128, .eps = 1e-5, .global_theta = 160000.0, .local_theta = 10000.0, .tied = true, .decoder_bias = true,
-                       .act = gelu, .classifier_act = gelu};
+  *c = (modern_config){.vocab = 50368,
+                       .hidden = 768,
+                       .layers = 22,
+                       .heads = 12,
+                       .inner = 1152,
+                       .positions = 8192,
+                       .pad_id = 50283,
+                       .every = 3,
+                       .window = 128,
+                       .eps = 1e-5,
+                       .global_theta = 160000.0,
+                       .local_theta = 10000.0,
+                       .tied = true,
+                       .decoder_bias = true,
+                       .act = gelu,
+                       .classifier_act = gelu};
   const char *pooling = NULL;
   int64_t half_window = -1;
   const accel__field fields[] = {
@@ -120,8 +133,10 @@ static accel__tensor mlp(accel__build *b, const modern_config *c, accel__tensor 
   if (c->mlp_bias) bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, name);
   accel__tensor y;
   if (c->act.then == 0) {
-    accel__attr attr[] = {ACCEL_I(ACT, c->act.act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST), ACCEL_F(ACT_ALPHA, c->act.alpha)};
-    y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, bias}, 3, attr, c->act.alpha != 0 ? 3 : 2, NULL, 1);
+    accel__attr attr[] = {ACCEL_I(ACT, c->act.act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST),
+                          ACCEL_F(ACT_ALPHA, c->act.alpha)};
+    y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, bias}, 3, attr, c->act.alpha != 0 ? 3 : 2, NULL,
+                    1);
   } else {
     accel__tensor both = accel__linear(b->p, x, w, bias, -1, ACCEL_PLUGIN_ACT_NONE);
     accel__tensor gate = accel__activate(b, accel__slice(b->p, both, 1, 0, c->inner), &c->act);
@@ -163,7 +178,9 @@ static void heads(accel__build *b, const modern_config *c, accel__tensor x) {
   x = accel__norm_layer(b, x, -1, c->eps, c->norm_bias, "head.norm");
   if (accel__is_class(b, "ForMaskedLM")) {
     const char *bias = c->decoder_bias ? "decoder.bias" : NULL;
-    accel__add_output(b, "logits", accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.tok_embeddings", "decoder", bias), false, false);
+    accel__add_output(b, "logits",
+                      accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.tok_embeddings", "decoder", bias), false,
+                      false);
   } else if (accel__is_class(b, "ForQuestionAnswering")) {
     accel__head_spans(b, x, "classifier");
   } else {

@@ -1,6 +1,7 @@
-/* nomic_bert.c - NomicBERT: post-norm layers, rotary positions, gated MLP.  Two spellings of the same model are read: transformers'
- * NomicBertConfig with its tensor names, and the remote-code config of nomic-ai's repositories (n_embd, n_inner, rotary_emb_fraction,
- * qkv_proj_bias ...) with a fused Wqkv and fc11, fc12, fc2.  The checkpoint decides which names are used. */
+/* nomic_bert.c - NomicBERT: post-norm layers, rotary positions, gated MLP.  Two spellings of the same model are read:
+ * transformers' NomicBertConfig with its tensor names, and the remote-code config of nomic-ai's repositories (n_embd,
+ * n_inner, rotary_emb_fraction, qkv_proj_bias ...) with a fused Wqkv and fc11, fc12, fc2.  The checkpoint decides which
+ * names are used. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,10 +21,14 @@ static accel_status refuse_remote(accel__build *b) {
   int64_t experts = 0;
   double scale_base = 0;
   const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("prenorm", &prenorm),       ACCEL_FIELD_BOOL("causal", &causal),
-      ACCEL_FIELD_BOOL("parallel_block", &parallel), ACCEL_FIELD_BOOL("use_rms_norm", &rms),
-      ACCEL_FIELD_BOOL("scale_attn_by_inverse_layer_idx", &inverse), ACCEL_FIELD_BOOL("scale_attn_weights", &scaled),
-      ACCEL_FIELD_INT("num_experts", &experts, 0, 1 << 16), ACCEL_FIELD_NUMBER("rotary_emb_scale_base", &scale_base),
+      ACCEL_FIELD_BOOL("prenorm", &prenorm),
+      ACCEL_FIELD_BOOL("causal", &causal),
+      ACCEL_FIELD_BOOL("parallel_block", &parallel),
+      ACCEL_FIELD_BOOL("use_rms_norm", &rms),
+      ACCEL_FIELD_BOOL("scale_attn_by_inverse_layer_idx", &inverse),
+      ACCEL_FIELD_BOOL("scale_attn_weights", &scaled),
+      ACCEL_FIELD_INT("num_experts", &experts, 0, 1 << 16),
+      ACCEL_FIELD_NUMBER("rotary_emb_scale_base", &scale_base),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   if (prenorm) return accel__refuse(b, "field 'prenorm': true is not supported");
@@ -42,8 +47,10 @@ static accel_status read_activation(accel__build *b, nomic_config *c) {
   const char *name = NULL;
   ACCEL_TRY(accel__json_string(b->file, b->config, "activation_function", &name));
   if (name == NULL) return ACCEL_OK;
-  static const struct { const char *name; int act; } gates[] = {
-      {"swiglu", ACCEL_PLUGIN_ACT_SILU}, {"geglu", ACCEL_PLUGIN_ACT_GELU}, {"glu", ACCEL_PLUGIN_ACT_SIGMOID}};
+  static const struct {
+    const char *name;
+    int act;
+  } gates[] = {{"swiglu", ACCEL_PLUGIN_ACT_SILU}, {"geglu", ACCEL_PLUGIN_ACT_GELU}, {"glu", ACCEL_PLUGIN_ACT_SIGMOID}};
   for (size_t i = 0; i < sizeof gates / sizeof *gates; i++) {
     if (strcmp(gates[i].name, name) != 0) continue;
     c->base.act = (accel__activation){.act = gates[i].act};
@@ -87,9 +94,12 @@ static accel_status read_rope(accel__build *b, nomic_config *c) {
   bool interleaved = false;
   int64_t trained = c->base.positions;
   const accel__field fields[] = {
-      ACCEL_FIELD_NUMBER("rope_theta", &theta),          ACCEL_FIELD_NUMBER("rotary_emb_base", &theta),
-      ACCEL_FIELD_NUMBER("rotary_emb_fraction", &fraction), ACCEL_FIELD_NUMBER("rotary_scaling_factor", &scaling),
-      ACCEL_FIELD_BOOL("rotary_emb_interleaved", &interleaved), ACCEL_FIELD_INT("max_trained_positions", &trained, 1, ACCEL__MAX_POSITIONS),
+      ACCEL_FIELD_NUMBER("rope_theta", &theta),
+      ACCEL_FIELD_NUMBER("rotary_emb_base", &theta),
+      ACCEL_FIELD_NUMBER("rotary_emb_fraction", &fraction),
+      ACCEL_FIELD_NUMBER("rotary_scaling_factor", &scaling),
+      ACCEL_FIELD_BOOL("rotary_emb_interleaved", &interleaved),
+      ACCEL_FIELD_INT("max_trained_positions", &trained, 1, ACCEL__MAX_POSITIONS),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__json_object(b->file, b->config, "rope_scaling", &params));
@@ -101,13 +111,22 @@ static accel_status read_rope(accel__build *b, nomic_config *c) {
   ACCEL_TRY(accel__rope_read(b, params, theta, fraction, c->head_dim, c->base.positions, "rope", &c->rope));
   c->rope.style = interleaved ? ACCEL_PLUGIN_ROPE_INTERLEAVED : ACCEL_PLUGIN_ROPE_HALF;
   if (scaling != 0) c->rope.max_positions = trained; /* frequencies change beyond them */
-  if (c->rope.max_positions > 0 && c->rope.max_positions < b->model->max_positions) b->model->max_positions = c->rope.max_positions;
+  if (c->rope.max_positions > 0 && c->rope.max_positions < b->model->max_positions)
+    b->model->max_positions = c->rope.max_positions;
   return ACCEL_OK;
 }
 
 static accel_status read_config(accel__build *b, nomic_config *c) {
-  *c = (nomic_config){.base = {.vocab = 30528, .hidden = 768, .layers = 12, .heads = 12, .inner = 3072, .positions = 2048, .types = 2, .eps = 1e-12,
-                               .tied = true, .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
+  *c = (nomic_config){.base = {.vocab = 30528,
+                               .hidden = 768,
+                               .layers = 12,
+                               .heads = 12,
+                               .inner = 3072,
+                               .positions = 2048,
+                               .types = 2,
+                               .eps = 1e-12,
+                               .tied = true,
+                               .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
                       .gated = true};
   ACCEL_TRY(read_remote(b, c));
   int64_t vocab = c->base.vocab;
@@ -115,7 +134,8 @@ static accel_status read_config(accel__build *b, nomic_config *c) {
   if (accel__json_get(b->config, "n_embd") != NULL) c->base.vocab = vocab; /* rounded up */
   c->head_dim = c->base.hidden / c->base.heads;
   ACCEL_TRY(accel__json_int(b->file, b->config, "head_dim", 1, ACCEL__MAX_WIDTH, &c->head_dim));
-  c->remote = b->request->checkpoint != NULL && (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
+  c->remote = b->request->checkpoint != NULL &&
+              (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
   return read_rope(b, c);
 }
 
@@ -132,7 +152,8 @@ static accel__tensor mlp(accel__build *b, const nomic_config *c, accel__tensor x
   if (path == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
   accel__tensor y;
   if (c->gated) {
-    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path, c->remote ? "fc12" : "gate_proj", c->remote ? "fc11" : "up_proj");
+    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path, c->remote ? "fc12" : "gate_proj",
+                           c->remote ? "fc11" : "up_proj");
   } else {
     y = accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path, c->remote ? "fc1" : "up_proj");
   }
@@ -148,10 +169,13 @@ static accel__tensor layer(accel__build *b, const nomic_config *c, accel__tensor
     k = accel__rope_rows(b, k, &c->rope);
   }
   accel__tensor y = accel__self_attention(b, q, k, v, base->heads, 0.0);
-  y = accel__dense_layer(b, y, base->hidden, c->qkv_bias, x, NULL, c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
-  x = accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
+  y = accel__dense_layer(b, y, base->hidden, c->qkv_bias, x, NULL,
+                         c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
+  x = accel__norm_layer(b, y, -1, base->eps, true,
+                        c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
   y = mlp(b, c, x, x, i);
-  return accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm", i);
+  return accel__norm_layer(b, y, -1, base->eps, true, c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm",
+                           i);
 }
 
 static accel__tensor encoder(accel__build *b, const nomic_config *c) {
@@ -159,12 +183,18 @@ static accel__tensor encoder(accel__build *b, const nomic_config *c) {
   bool learned = c->rope.inv_freq < 0;
   accel__add_tokens(b, base->vocab);
   accel__add_token_types(b, base->types);
-  accel__add_positions(b, learned ? base->positions : c->rope.max_positions > 0 ? c->rope.max_positions : INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
+  accel__add_positions(b,
+                       learned                     ? base->positions
+                       : c->rope.max_positions > 0 ? c->rope.max_positions
+                                                   : INT32_MAX,
+                       ACCEL__DEFAULT_ARANGE, 0);
   accel__at(b->p, 0, "embeddings");
   accel__tensor x = accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
-  accel__tensor types = accel__embedding(b, b->token_type_ids, base->types, base->hidden, "embeddings.token_type_embeddings");
+  accel__tensor types =
+      accel__embedding(b, b->token_type_ids, base->types, base->hidden, "embeddings.token_type_embeddings");
   if (learned) {
-    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__embedding(b, b->position_ids, base->positions, base->hidden, "embeddings.position_embeddings"));
+    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
+                      accel__embedding(b, b->position_ids, base->positions, base->hidden, "embeddings.position_embeddings"));
   }
   x = accel__norm_layer(b, x, types, base->eps, true, c->remote ? "emb_ln" : "embeddings.LayerNorm");
   accel__add_hidden(b, x);
@@ -177,12 +207,17 @@ static accel__tensor encoder(accel__build *b, const nomic_config *c) {
 }
 
 static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
-  accel__tensor pool = accel__is_class(b, "ForSequenceClassification") ? accel__bert_pooler(b, &c->base, x, "pooler.dense") : -1;
+  accel__tensor pool =
+      accel__is_class(b, "ForSequenceClassification") ? accel__bert_pooler(b, &c->base, x, "pooler.dense") : -1;
   b->in_head = true;
-  if (b->is_base) accel__add_output(b, "last_hidden_state", x, false, false);
-  else if (accel__is_class(b, "ForMaskedLM")) accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false, false);
-  else if (pool >= 0) accel__head_sequence(b, pool, "classifier");
-  else accel__head_tokens(b, x, "classifier");
+  if (b->is_base)
+    accel__add_output(b, "last_hidden_state", x, false, false);
+  else if (accel__is_class(b, "ForMaskedLM"))
+    accel__add_output(b, "logits", accel__bert_predictions(b, &c->base, x, "layer_norm"), false, false);
+  else if (pool >= 0)
+    accel__head_sequence(b, pool, "classifier");
+  else
+    accel__head_tokens(b, x, "classifier");
   b->in_head = false;
 }
 

@@ -8,7 +8,8 @@ static const double TWO_PI = 6.283185307179586;
 
 typedef struct rope_params {
   const char *type;
-  double theta, partial, factor, attention_factor, beta_fast, beta_slow, mscale, mscale_all_dim, low_freq_factor, high_freq_factor;
+  double theta, partial, factor, attention_factor, beta_fast, beta_slow, mscale, mscale_all_dim, low_freq_factor,
+      high_freq_factor;
   int64_t original; /* original_max_position_embeddings */
   bool truncate;
 } rope_params;
@@ -54,7 +55,9 @@ static void yarn(const rope_params *p, int64_t dims, int64_t max_positions, doub
   }
   *attention_scale = p->attention_factor;
   if (p->attention_factor != 0) return;
-  *attention_scale = p->mscale != 0 && p->mscale_all_dim != 0 ? yarn_scale(factor, p->mscale) / yarn_scale(factor, p->mscale_all_dim) : yarn_scale(factor, 1.0);
+  *attention_scale = p->mscale != 0 && p->mscale_all_dim != 0
+                         ? yarn_scale(factor, p->mscale) / yarn_scale(factor, p->mscale_all_dim)
+                         : yarn_scale(factor, 1.0);
 }
 
 static void llama3(const rope_params *p, int64_t dims, double *freq) {
@@ -71,7 +74,8 @@ static void llama3(const rope_params *p, int64_t dims, double *freq) {
 }
 
 /* Frequencies of the type into freq[dims/2]. */
-static accel_status compute(accel__build *b, const rope_params *p, int64_t dims, int64_t max_positions, double *freq, accel__rope *out) {
+static accel_status compute(accel__build *b, const rope_params *p, int64_t dims, int64_t max_positions, double *freq,
+                            accel__rope *out) {
   int64_t angles = dims / 2; /* proportional: only the first ones turn, counted against the whole head */
   bool proportional = strcmp(p->type, "proportional") == 0;
   if (proportional) angles = (int64_t)(p->partial * (double)out->head_dim / 2.0);
@@ -97,17 +101,27 @@ static accel_status compute(accel__build *b, const rope_params *p, int64_t dims,
     llama3(p, dims, freq);
     return ACCEL_OK;
   }
-  return accel__refuse(b, "rope type '%s' is not supported; known: default, linear, dynamic, yarn, llama3, proportional", p->type);
+  return accel__refuse(b, "rope type '%s' is not supported; known: default, linear, dynamic, yarn, llama3, proportional",
+                       p->type);
 }
 
-accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim, int64_t max_positions,
-                              const char *name, accel__rope *out) {
-  rope_params p = {.type = "default", .theta = theta, .partial = partial, .beta_fast = 32, .beta_slow = 1, .original = max_positions, .truncate = true};
+accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim,
+                              int64_t max_positions, const char *name, accel__rope *out) {
+  rope_params p = {.type = "default",
+                   .theta = theta,
+                   .partial = partial,
+                   .beta_fast = 32,
+                   .beta_slow = 1,
+                   .original = max_positions,
+                   .truncate = true};
   *out = (accel__rope){.head_dim = head_dim, .attention_scale = 1.0, .style = ACCEL_PLUGIN_ROPE_HALF, .inv_freq = -1};
   if (params != NULL) ACCEL_TRY(read_params(b, params, &p));
-  if (!(p.theta > 0) || !(p.partial > 0 && p.partial <= 1) || p.factor < 0) return accel__refuse(b, "rope parameters: theta, partial_rotary_factor or factor is out of range");
+  if (!(p.theta > 0) || !(p.partial > 0 && p.partial <= 1) || p.factor < 0)
+    return accel__refuse(b, "rope parameters: theta, partial_rotary_factor or factor is out of range");
   out->rot_dims = strcmp(p.type, "proportional") == 0 ? head_dim : (int64_t)((double)head_dim * p.partial);
-  if (out->rot_dims < 2 || out->rot_dims % 2 != 0) return accel__refuse(b, "rope over %lld of %lld columns a head: needs an even number", (long long)out->rot_dims, (long long)head_dim);
+  if (out->rot_dims < 2 || out->rot_dims % 2 != 0)
+    return accel__refuse(b, "rope over %lld of %lld columns a head: needs an even number", (long long)out->rot_dims,
+                         (long long)head_dim);
   double *freq = accel__arena_array(b->arena, (size_t)out->rot_dims, sizeof *freq);
   float *values = accel__arena_array(b->arena, (size_t)out->rot_dims, sizeof *values);
   if (freq == NULL || values == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -119,7 +133,7 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
 }
 
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope) {
-  accel__attr attr[] = {ACCEL_I(HEAD_DIM, rope->head_dim), ACCEL_I(ROPE_STYLE, rope->style), ACCEL_I(ROT_DIMS, rope->rot_dims),
-                        ACCEL_F(MSCALE, rope->attention_scale)};
+  accel__attr attr[] = {ACCEL_I(HEAD_DIM, rope->head_dim), ACCEL_I(ROPE_STYLE, rope->style),
+                        ACCEL_I(ROT_DIMS, rope->rot_dims), ACCEL_F(MSCALE, rope->attention_scale)};
   return accel__node(b->p, ACCEL_PLUGIN_OP_ROPE, (accel__tensor[]){x, b->position_ids, rope->inv_freq}, 3, attr, 4, NULL, 1);
 }

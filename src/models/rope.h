@@ -1,4 +1,5 @@
-/* rope.h - rotary position embeddings as configs spell them (transformers' modeling_rope_utils): rope_parameters, rope_scaling, rope_theta. */
+/* rope.h - rotary position embeddings as configs spell them (transformers' modeling_rope_utils): rope_parameters,
+ * rope_scaling, rope_theta. */
 #ifndef ACCEL_MODELS_ROPE_H
 #define ACCEL_MODELS_ROPE_H
 
@@ -12,11 +13,11 @@ typedef struct accel__rope {
   int64_t max_positions;      /* beyond it the reference would change the frequencies (dynamic); 0 no such limit */
 } accel__rope;
 
-/* `params`: one rope_parameters or rope_scaling object (NULL: plain); theta_key's value is in theta unless params has rope_theta.
- * Types default, linear, dynamic (up to max_positions, where it equals default), yarn, llama3, proportional; others are refused by name.
- * partial: partial_rotary_factor unless params has one. */
-accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim, int64_t max_positions,
-                              const char *name, accel__rope *out);
+/* `params`: one rope_parameters or rope_scaling object (NULL: plain); theta_key's value is in theta unless params has
+ * rope_theta. Types default, linear, dynamic (up to max_positions, where it equals default), yarn, llama3, proportional;
+ * others are refused by name. partial: partial_rotary_factor unless params has one. */
+accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim,
+                              int64_t max_positions, const char *name, accel__rope *out);
 /* Rotates the heads of x [T, heads*head_dim] by b->position_ids. */
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope);
 

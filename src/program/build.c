@@ -166,11 +166,14 @@ accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dty
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s' is defined twice", name);
   }
   if (rank > ACCEL_PLUGIN_MAX_RANK || (dtype != ACCEL_PLUGIN_F32 && dtype != ACCEL_PLUGIN_I32)) {
-    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': rank %u or dtype %d is not possible", name, rank, (int)dtype);
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': rank %u or dtype %d is not possible", name, rank,
+                               (int)dtype);
   }
-  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_INPUT, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = space};
+  accel_plugin_tensor t = {
+      .kind = ACCEL_PLUGIN_TENSOR_INPUT, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = space};
   for (uint32_t i = 0; i < rank; i++) {
-    if (!dim_ok(p, dims[i])) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': dim %u does not exist", name, i);
+    if (!dim_ok(p, dims[i]))
+      return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "input '%s': dim %u does not exist", name, i);
     t.dim[i] = dims[i];
   }
   if (space >= 0 && ((uint32_t)space >= p->n_space || rank == 0 || !rows_of_space(p, space, dims[0]))) {
@@ -181,7 +184,8 @@ accel__tensor accel__input(accel__program *p, const char *name, accel_plugin_dty
 }
 
 static int32_t add_space(accel__program *p, const char *name, int32_t lengths, accel__dim rows, accel__dim items) {
-  if (!dim_ok(p, rows) || !dim_ok(p, items)) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "space '%s': unknown dim", name);
+  if (!dim_ok(p, rows) || !dim_ok(p, items))
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "space '%s': unknown dim", name);
   if (!GROW(p, space)) return -1;
   char *copy = accel__arena_string(&p->arena, name);
   if (copy == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for space '%s'", name);
@@ -192,7 +196,8 @@ static int32_t add_space(accel__program *p, const char *name, int32_t lengths, a
 int32_t accel__space_ragged(accel__program *p, const char *name, accel__tensor lengths, accel__dim rows, accel__dim items) {
   if (p->status != ACCEL_OK) return -1;
   const accel_plugin_tensor *t = tensor_ok(p, lengths) ? &p->tensor[lengths] : NULL;
-  if (t == NULL || t->kind != ACCEL_PLUGIN_TENSOR_INPUT || t->dtype != ACCEL_PLUGIN_I32 || t->rank != 1 || t->dim[0] != items) {
+  if (t == NULL || t->kind != ACCEL_PLUGIN_TENSOR_INPUT || t->dtype != ACCEL_PLUGIN_I32 || t->rank != 1 ||
+      t->dim[0] != items) {
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "space '%s': lengths must be an int32 input [items]", name);
   }
   return add_space(p, name, lengths, rows, items);
@@ -208,20 +213,23 @@ static uint64_t count_elements(accel__program *p, const char *name, uint32_t ran
   uint64_t n = 1;
   for (uint32_t i = 0; i < rank; i++) {
     if (dims[i] <= 0 || __builtin_mul_overflow(n, (uint64_t)dims[i], &n) || n > (UINT64_C(1) << 48)) {
-      accel__program_fail(p, ACCEL_ERROR_FORMAT, "'%s': dim %u is %lld, or the tensor is too large", name, i, (long long)dims[i]);
+      accel__program_fail(p, ACCEL_ERROR_FORMAT, "'%s': dim %u is %lld, or the tensor is too large", name, i,
+                          (long long)dims[i]);
       return 0;
     }
   }
   return n;
 }
 
-static accel__tensor constant(accel__program *p, const char *name, accel_plugin_dtype dtype, uint32_t rank, const int64_t *dims,
-                              const void *values) {
+static accel__tensor constant(accel__program *p, const char *name, accel_plugin_dtype dtype, uint32_t rank,
+                              const int64_t *dims, const void *values) {
   if (p->status != ACCEL_OK) return -1;
-  if (rank > ACCEL_PLUGIN_MAX_RANK) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "constant '%s': rank %u", name, rank);
+  if (rank > ACCEL_PLUGIN_MAX_RANK)
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "constant '%s': rank %u", name, rank);
   uint64_t n = count_elements(p, name, rank, dims);
   if (n == 0) return -1;
-  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_CONST, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = -1};
+  accel_plugin_tensor t = {
+      .kind = ACCEL_PLUGIN_TENSOR_CONST, .dtype = (uint8_t)dtype, .rank = (uint8_t)rank, .weight = -1, .space = -1};
   for (uint32_t i = 0; i < rank; i++) t.dim[i] = accel__const_dim(p, dims[i]);
   void *copy = accel__arena_array(&p->arena, n, 4);
   if (copy == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for constant '%s'", name);
@@ -231,10 +239,12 @@ static accel__tensor constant(accel__program *p, const char *name, accel_plugin_
   return p->status != ACCEL_OK ? -1 : add_tensor(p, &t);
 }
 
-accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const float *values) {
+accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims,
+                                  const float *values) {
   return constant(p, name, ACCEL_PLUGIN_F32, rank, dims, values);
 }
-accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const int32_t *values) {
+accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims,
+                                  const int32_t *values) {
   return constant(p, name, ACCEL_PLUGIN_I32, rank, dims, values);
 }
 
@@ -274,20 +284,25 @@ static bool copy_spec(accel__program *p, const accel__weight_spec *spec, const c
 accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec) {
   if (p->status != ACCEL_OK) return -1;
   const char *given = spec->name != NULL ? spec->name : spec->parts[0];
-  if (given == NULL || spec->rank > 4 || spec->n_parts > 4) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "a weight without a name");
+  if (given == NULL || spec->rank > 4 || spec->n_parts > 4)
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "a weight without a name");
   int64_t index;
   if (accel__map_get(&p->weights, given, strlen(given), &index)) return same_weight(p, (uint32_t)index, spec, given);
   if (count_elements(p, given, spec->rank, spec->dim) == 0) return -1;
   const char *name = accel__arena_string(&p->arena, given);
-  if (name == NULL || !GROW(p, weight) || !copy_spec(p, spec, name)) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory");
+  if (name == NULL || !GROW(p, weight) || !copy_spec(p, spec, name))
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory");
   accel_plugin_weight *w = &p->weight[p->n_weight];
   *w = (accel_plugin_weight){.name = name, .rank = spec->rank, .stage = p->stage, .use = (uint32_t)spec->use};
   memcpy(w->dim, spec->dim, sizeof w->dim);
   if (accel__map_set(&p->weights, name, strlen(name), p->n_weight) != ACCEL_OK) {
     return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for weight '%s'", name);
   }
-  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .dtype = ACCEL_PLUGIN_F32, .rank = (uint8_t)spec->rank,
-                           .weight = (int32_t)p->n_weight, .space = -1};
+  accel_plugin_tensor t = {.kind = ACCEL_PLUGIN_TENSOR_WEIGHT,
+                           .dtype = ACCEL_PLUGIN_F32,
+                           .rank = (uint8_t)spec->rank,
+                           .weight = (int32_t)p->n_weight,
+                           .space = -1};
   for (uint32_t i = 0; i < spec->rank; i++) t.dim[i] = accel__const_dim(p, spec->dim[i]);
   p->n_weight++;
   t.name = unique_name(p, name);
@@ -305,7 +320,8 @@ int32_t accel__state(accel__program *p, const accel_plugin_state *state) {
   if (!GROW(p, state)) return -1;
   p->state[p->n_state] = *state;
   p->state[p->n_state].name = accel__arena_string(&p->arena, state->name);
-  if (p->state[p->n_state].name == NULL) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for state '%s'", state->name);
+  if (p->state[p->n_state].name == NULL)
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for state '%s'", state->name);
   return (int32_t)p->n_state++;
 }
 
@@ -317,7 +333,8 @@ static bool copy_attributes(accel__program *p, const accel__attr *attr, uint32_t
   accel_plugin_attr *copy = accel__arena_array(&p->arena, n, sizeof *copy);
   if (copy == NULL) return false;
   for (uint32_t i = 0; i < n; i++) {
-    copy[i] = (accel_plugin_attr){.key = (uint16_t)attr[i].key, .type = (uint16_t)attr[i].type, .n = attr[i].n, .i = attr[i].i, .f = attr[i].f};
+    copy[i] = (accel_plugin_attr){
+        .key = (uint16_t)attr[i].key, .type = (uint16_t)attr[i].type, .n = attr[i].n, .i = attr[i].i, .f = attr[i].f};
     if (attr[i].v == NULL) continue;
     int64_t *values = accel__arena_array(&p->arena, attr[i].n, sizeof *values);
     if (values == NULL) return false;
@@ -331,8 +348,10 @@ static bool copy_attributes(accel__program *p, const accel__attr *attr, uint32_t
 /* The result's name: the path, or path.op. */
 static const char *result_name(accel__program *p, const char *op, uint32_t k) {
   char base[320];
-  if (p->path[0] == '\0') snprintf(base, sizeof base, "%s%s", op, k > 0 ? ".second" : "");
-  else snprintf(base, sizeof base, "%s.%s%s", p->path, op, k > 0 ? ".second" : "");
+  if (p->path[0] == '\0')
+    snprintf(base, sizeof base, "%s%s", op, k > 0 ? ".second" : "");
+  else
+    snprintf(base, sizeof base, "%s.%s%s", p->path, op, k > 0 ? ".second" : "");
   return unique_name(p, base);
 }
 
@@ -340,7 +359,8 @@ static const char *result_name(accel__program *p, const char *op, uint32_t k) {
 static accel__tensor append_node(accel__program *p, const accel__infer *c, const char *first_name, accel__tensor *out) {
   int32_t *in = accel__arena_array(&p->arena, c->n_in, sizeof *in);
   int32_t *results = accel__arena_array(&p->arena, c->n_out, sizeof *results);
-  if (in == NULL || results == NULL || !GROW(p, node)) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
+  if (in == NULL || results == NULL || !GROW(p, node))
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
   if (c->n_in > 0) memcpy(in, c->in, c->n_in * sizeof *in);
   for (uint32_t k = 0; k < c->n_out; k++) {
     accel_plugin_tensor t = c->out[k];
@@ -351,39 +371,57 @@ static accel__tensor append_node(accel__program *p, const accel__infer *c, const
     if (results[k] < 0) return -1;
     if (out != NULL) out[k] = results[k];
   }
-  p->node[p->n_node++] = (accel_plugin_node){.op = (uint16_t)c->op, .version = 1, .n_in = (uint16_t)c->n_in, .n_out = (uint16_t)c->n_out,
-                                             .in = in, .out = results, .attr = c->attr, .n_attr = c->n_attr, .stage = p->stage,
+  p->node[p->n_node++] = (accel_plugin_node){.op = (uint16_t)c->op,
+                                             .version = 1,
+                                             .n_in = (uint16_t)c->n_in,
+                                             .n_out = (uint16_t)c->n_out,
+                                             .in = in,
+                                             .out = results,
+                                             .attr = c->attr,
+                                             .n_attr = c->n_attr,
+                                             .stage = p->stage,
                                              .state = c->state};
   return results[0];
 }
 
-accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in, uint32_t n_in, const accel__attr *attr,
-                          uint32_t n_attr, accel__tensor *out, uint32_t n_out) {
+accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__tensor *in, uint32_t n_in,
+                          const accel__attr *attr, uint32_t n_attr, accel__tensor *out, uint32_t n_out) {
   for (uint32_t k = 0; out != NULL && k < n_out; k++) out[k] = -1;
   if (p->status != ACCEL_OK) return -1;
   if (p->finished) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program is finished");
   accel__signature signature;
-  if (!accel__op_signature((int)op, &signature)) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "there is no op %d", (int)op);
+  if (!accel__op_signature((int)op, &signature))
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "there is no op %d", (int)op);
   while (n_in > 0 && in[n_in - 1] < 0) n_in--; /* absent operands at the end are left off */
   if (n_out == 0) n_out = 1;
   const char *name = result_name(p, signature.name, 0);
   accel_plugin_attr *copy = NULL;
-  if (name == NULL || !copy_attributes(p, attr, n_attr, &copy)) return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
-  accel__infer c = {.p = p, .op = (int)op, .signature = &signature, .in = in, .n_in = n_in, .attr = copy, .n_attr = n_attr,
-                    .state = p->next_state, .n_out = n_out};
+  if (name == NULL || !copy_attributes(p, attr, n_attr, &copy))
+    return accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
+  accel__infer c = {.p = p,
+                    .op = (int)op,
+                    .signature = &signature,
+                    .in = in,
+                    .n_in = n_in,
+                    .attr = copy,
+                    .n_attr = n_attr,
+                    .state = p->next_state,
+                    .n_out = n_out};
   p->next_state = -1;
   accel__buffer message = {0};
   accel__tensor result = -1;
-  if (accel__check_node(&c, name, &message)) result = append_node(p, &c, name, out);
-  else accel__program_fail(p, ACCEL_ERROR_ARGUMENT, "%s", message.data != NULL ? message.data : c.why);
+  if (accel__check_node(&c, name, &message))
+    result = append_node(p, &c, name, out);
+  else
+    accel__program_fail(p, ACCEL_ERROR_ARGUMENT, "%s", message.data != NULL ? message.data : c.why);
   accel__buffer_free(&message);
   return result;
 }
 
 /* ---- entries ---- */
 
-accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in, const accel__tensor *out,
-                          uint32_t n_out) {
+accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in,
+                          const accel__tensor *out, uint32_t n_out) {
   if (p->status != ACCEL_OK) return p->status;
   if (!GROW(p, entry)) return p->status;
   int32_t *inputs = accel__arena_array(&p->arena, n_in, sizeof *inputs);

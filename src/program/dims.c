@@ -7,9 +7,12 @@
 /* Result in *out; false on overflow or division by zero. */
 static bool apply(int op, int64_t a, int64_t b, int64_t *out) {
   switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD: return !__builtin_add_overflow(a, b, out);
-    case ACCEL_PLUGIN_DIM_SUB: return !__builtin_sub_overflow(a, b, out);
-    case ACCEL_PLUGIN_DIM_MUL: return !__builtin_mul_overflow(a, b, out);
+    case ACCEL_PLUGIN_DIM_ADD:
+      return !__builtin_add_overflow(a, b, out);
+    case ACCEL_PLUGIN_DIM_SUB:
+      return !__builtin_sub_overflow(a, b, out);
+    case ACCEL_PLUGIN_DIM_MUL:
+      return !__builtin_mul_overflow(a, b, out);
     case ACCEL_PLUGIN_DIM_FLOORDIV:
     case ACCEL_PLUGIN_DIM_CEILDIV: {
       if (b == 0 || (a == INT64_MIN && b == -1)) return false;
@@ -20,9 +23,14 @@ static bool apply(int op, int64_t a, int64_t b, int64_t *out) {
       *out = quotient;
       return true;
     }
-    case ACCEL_PLUGIN_DIM_MIN: *out = a < b ? a : b; return true;
-    case ACCEL_PLUGIN_DIM_MAX: *out = a > b ? a : b; return true;
-    default: return false;
+    case ACCEL_PLUGIN_DIM_MIN:
+      *out = a < b ? a : b;
+      return true;
+    case ACCEL_PLUGIN_DIM_MAX:
+      *out = a > b ? a : b;
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -61,12 +69,15 @@ accel__dim accel__const_dim(accel__program *p, int64_t value) {
 accel__dim accel__symbol(accel__program *p, const char *name, int64_t min, int64_t max, int64_t typical) {
   if (p->status != ACCEL_OK) return -1;
   for (uint32_t i = 0; i < p->n_symbol; i++) {
-    if (strcmp(p->symbol[i].name, name) == 0) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "symbol '%s' is defined twice", name);
+    if (strcmp(p->symbol[i].name, name) == 0)
+      return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "symbol '%s' is defined twice", name);
   }
   if (min < 0 || (max != 0 && max < min)) {
-    return accel__program_fail(p, ACCEL_ERROR_ARGUMENT, "symbol '%s': range %lld..%lld is empty", name, (long long)min, (long long)max);
+    return accel__program_fail(p, ACCEL_ERROR_ARGUMENT, "symbol '%s': range %lld..%lld is empty", name, (long long)min,
+                               (long long)max);
   }
-  if (p->n_symbol >= ACCEL__MAX_SYMBOLS) return accel__program_fail(p, ACCEL_ERROR_LIMIT, "more than %d symbols", ACCEL__MAX_SYMBOLS);
+  if (p->n_symbol >= ACCEL__MAX_SYMBOLS)
+    return accel__program_fail(p, ACCEL_ERROR_LIMIT, "more than %d symbols", ACCEL__MAX_SYMBOLS);
   if (!grow(p, (void **)&p->symbol, &p->cap_symbol, p->n_symbol, sizeof *p->symbol)) return -1;
   if (typical < min) typical = min;
   if (max != 0 && typical > max) typical = max;
@@ -87,7 +98,8 @@ static accel__dim shortcut(accel__program *p, int op, accel__dim a, accel__dim b
   int64_t c = 0;
   bool is_const = accel__dim_value(p, b, &c);
   switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD: return is_const && c == 0 ? a : -1;
+    case ACCEL_PLUGIN_DIM_ADD:
+      return is_const && c == 0 ? a : -1;
     case ACCEL_PLUGIN_DIM_SUB:
       if (a == b) return accel__const_dim(p, 0);
       return is_const && c == 0 ? a : -1;
@@ -99,14 +111,17 @@ static accel__dim shortcut(accel__program *p, int op, accel__dim a, accel__dim b
       if (is_const && c == 1) return a;
       /* (x * c) / c */
       return p->dim[a].op == ACCEL_PLUGIN_DIM_MUL && p->dim[a].b == b && is_const && c != 0 ? p->dim[a].a : -1;
-    default: return a == b ? a : -1; /* min, max */
+    default:
+      return a == b ? a : -1; /* min, max */
   }
 }
 
 accel__dim accel__dim_op(accel__program *p, accel_plugin_dim_op op, accel__dim a, accel__dim b) {
   if (p->status != ACCEL_OK) return -1;
-  if (!known(p, a) || !known(p, b)) return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "dim expression over an unknown dim");
-  bool commutes = op == ACCEL_PLUGIN_DIM_ADD || op == ACCEL_PLUGIN_DIM_MUL || op == ACCEL_PLUGIN_DIM_MIN || op == ACCEL_PLUGIN_DIM_MAX;
+  if (!known(p, a) || !known(p, b))
+    return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "dim expression over an unknown dim");
+  bool commutes =
+      op == ACCEL_PLUGIN_DIM_ADD || op == ACCEL_PLUGIN_DIM_MUL || op == ACCEL_PLUGIN_DIM_MIN || op == ACCEL_PLUGIN_DIM_MAX;
   int64_t x = 0, y = 0, z = 0;
   bool a_const = accel__dim_value(p, a, &x), b_const = accel__dim_value(p, b, &y);
   if ((op == ACCEL_PLUGIN_DIM_FLOORDIV || op == ACCEL_PLUGIN_DIM_CEILDIV) && b_const && y == 0) {
@@ -147,9 +162,12 @@ static int64_t sample_symbol(const accel_plugin_symbol *s, uint32_t index, uint3
 static void evaluate(accel__program *p, accel__dim last, uint32_t round) {
   for (accel__dim i = 0; i <= last; i++) {
     const accel_plugin_dim *d = &p->dim[i];
-    if (d->op == ACCEL_PLUGIN_DIM_CONST) p->sample[i] = d->c;
-    else if (d->op == ACCEL_PLUGIN_DIM_SYMBOL) p->sample[i] = sample_symbol(&p->symbol[d->a], (uint32_t)d->a, round);
-    else if (!apply(d->op, p->sample[d->a], p->sample[d->b], &p->sample[i])) p->sample[i] = INT64_MIN + i;
+    if (d->op == ACCEL_PLUGIN_DIM_CONST)
+      p->sample[i] = d->c;
+    else if (d->op == ACCEL_PLUGIN_DIM_SYMBOL)
+      p->sample[i] = sample_symbol(&p->symbol[d->a], (uint32_t)d->a, round);
+    else if (!apply(d->op, p->sample[d->a], p->sample[d->b], &p->sample[i]))
+      p->sample[i] = INT64_MIN + i;
   }
 }
 

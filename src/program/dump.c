@@ -14,21 +14,28 @@ static void write_names(const accel_plugin_program *p, const int32_t *t, uint32_
 static void write_tensor(const accel_plugin_program *p, const accel_plugin_tensor *t, accel__buffer *out) {
   accel__buffer_printf(out, "%s %s", t->name, t->dtype == ACCEL_PLUGIN_I32 ? "i32" : "f32");
   accel__shape_text(p, t, out);
-  if (t->space >= 0 && (uint32_t)t->space < p->n_space) accel__buffer_printf(out, " in %s", ACCEL_AT(p, space, t->space)->name);
+  if (t->space >= 0 && (uint32_t)t->space < p->n_space)
+    accel__buffer_printf(out, " in %s", ACCEL_AT(p, space, t->space)->name);
 }
 
 static void write_attribute(const accel_plugin_program *p, int op, const accel_plugin_attr *a, accel__buffer *out) {
   const char *name = accel__attr_name(a->key), *value = accel__enum_name(op, a->key, a->i);
   accel__buffer_printf(out, " %s=", name != NULL ? name : "?");
-  if (a->type == ACCEL_PLUGIN_ATTR_F) accel__buffer_printf(out, "%.9g", a->f);
-  else if (a->type == ACCEL_PLUGIN_ATTR_I && value != NULL) accel__buffer_text(out, value);
-  else if (a->type == ACCEL_PLUGIN_ATTR_I) accel__buffer_printf(out, "%lld", (long long)a->i);
-  else accel__buffer_text(out, "[");
+  if (a->type == ACCEL_PLUGIN_ATTR_F)
+    accel__buffer_printf(out, "%.9g", a->f);
+  else if (a->type == ACCEL_PLUGIN_ATTR_I && value != NULL)
+    accel__buffer_text(out, value);
+  else if (a->type == ACCEL_PLUGIN_ATTR_I)
+    accel__buffer_printf(out, "%lld", (long long)a->i);
+  else
+    accel__buffer_text(out, "[");
   if (a->type == ACCEL_PLUGIN_ATTR_F || a->type == ACCEL_PLUGIN_ATTR_I) return;
   for (uint32_t i = 0; i < a->n; i++) {
     if (i > 0) accel__buffer_text(out, ",");
-    if (a->type == ACCEL_PLUGIN_ATTR_D) accel__dim_text(p, (accel__dim)a->v[i], out);
-    else accel__buffer_printf(out, "%lld", (long long)a->v[i]);
+    if (a->type == ACCEL_PLUGIN_ATTR_D)
+      accel__dim_text(p, (accel__dim)a->v[i], out);
+    else
+      accel__buffer_printf(out, "%lld", (long long)a->v[i]);
   }
   accel__buffer_text(out, "]");
 }
@@ -40,7 +47,8 @@ static void write_op(const accel_plugin_program *p, const accel_plugin_node *n, 
   write_names(p, n->in, n->n_in, out);
   accel__buffer_text(out, ")");
   for (uint32_t i = 0; i < n->n_attr; i++) write_attribute(p, n->op, &n->attr[i], out);
-  if (n->state >= 0 && (uint32_t)n->state < p->n_state) accel__buffer_printf(out, " state=%s", ACCEL_AT(p, state, n->state)->name);
+  if (n->state >= 0 && (uint32_t)n->state < p->n_state)
+    accel__buffer_printf(out, " state=%s", ACCEL_AT(p, state, n->state)->name);
 }
 
 static void write_node(const accel_plugin_program *p, uint32_t index, accel__buffer *out) {
@@ -48,8 +56,10 @@ static void write_node(const accel_plugin_program *p, uint32_t index, accel__buf
   accel__buffer_printf(out, "%5u @%u  ", index, n->stage);
   for (uint32_t k = 0; k < n->n_out; k++) {
     if (k > 0) accel__buffer_text(out, ", ");
-    if (n->out[k] < 0) accel__buffer_text(out, "-");
-    else write_tensor(p, ACCEL_AT(p, tensor, n->out[k]), out);
+    if (n->out[k] < 0)
+      accel__buffer_text(out, "-");
+    else
+      write_tensor(p, ACCEL_AT(p, tensor, n->out[k]), out);
   }
   accel__buffer_text(out, " = ");
   write_op(p, n, out);
@@ -73,7 +83,8 @@ static void write_head(const accel_plugin_program *p, accel__buffer *out) {
   }
   for (uint32_t i = 0; i < p->n_state; i++) {
     const accel_plugin_state *s = ACCEL_AT(p, state, i);
-    accel__buffer_printf(out, "state %s kind %d heads %d k %d v %d window %d share %d\n", s->name, s->kind, s->heads, s->k_dim, s->v_dim, s->window, s->share);
+    accel__buffer_printf(out, "state %s kind %d heads %d k %d v %d window %d share %d\n", s->name, s->kind, s->heads,
+                         s->k_dim, s->v_dim, s->window, s->share);
   }
 }
 
@@ -82,7 +93,9 @@ static void write_tensors(const accel_plugin_program *p, accel__buffer *out) {
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = ACCEL_AT(p, tensor, i);
     if (t->kind == ACCEL_PLUGIN_TENSOR_VALUE) continue;
-    accel__buffer_text(out, t->kind == ACCEL_PLUGIN_TENSOR_INPUT ? "input " : t->kind == ACCEL_PLUGIN_TENSOR_CONST ? "const " : "weight ");
+    accel__buffer_text(out, t->kind == ACCEL_PLUGIN_TENSOR_INPUT   ? "input "
+                            : t->kind == ACCEL_PLUGIN_TENSOR_CONST ? "const "
+                                                                   : "weight ");
     write_tensor(p, t, out);
     if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT) {
       const accel_plugin_weight *w = ACCEL_AT(p, weight, t->weight);
@@ -128,8 +141,10 @@ static void write_dot_node(const accel_plugin_program *p, uint32_t index, const 
   for (uint32_t k = 0; k < n->n_in; k++) {
     if (n->in[k] < 0) continue;
     const accel_plugin_tensor *t = ACCEL_AT(p, tensor, n->in[k]);
-    if (t->kind == ACCEL_PLUGIN_TENSOR_VALUE) accel__buffer_printf(out, "  n%d -> n%u;\n", producer[n->in[k]], index);
-    else if (t->kind == ACCEL_PLUGIN_TENSOR_INPUT) accel__buffer_printf(out, "  t%d -> n%u;\n", n->in[k], index);
+    if (t->kind == ACCEL_PLUGIN_TENSOR_VALUE)
+      accel__buffer_printf(out, "  n%d -> n%u;\n", producer[n->in[k]], index);
+    else if (t->kind == ACCEL_PLUGIN_TENSOR_INPUT)
+      accel__buffer_printf(out, "  t%d -> n%u;\n", n->in[k], index);
   }
 }
 
@@ -160,7 +175,8 @@ void accel__program_dot(const accel_plugin_program *p, accel__buffer *out) {
   for (uint32_t i = 0; i < p->n_entry; i++) {
     const accel_plugin_entry *e = ACCEL_AT(p, entry, i);
     for (uint32_t k = 0; k < e->n_out; k++) {
-      accel__buffer_printf(out, "  o%u_%u [shape=ellipse,label=\"%s\"];\n  n%d -> o%u_%u;\n", i, k, e->name, producer[e->out[k]], i, k);
+      accel__buffer_printf(out, "  o%u_%u [shape=ellipse,label=\"%s\"];\n  n%d -> o%u_%u;\n", i, k, e->name,
+                           producer[e->out[k]], i, k);
     }
   }
   accel__buffer_text(out, "}\n");

@@ -5,7 +5,7 @@
 #include "program/program.h"
 
 enum {
-  ACCEL__MAX_OPERANDS = 64,   /* concat takes the most */
+  ACCEL__MAX_OPERANDS = 64, /* concat takes the most */
   ACCEL__MAX_OUTPUTS = 2,
   ACCEL__MAX_SYMBOLS = 64,
   ACCEL__MAX_ITEMS = 1 << 20, /* nodes, tensors, dims, weights: a cap against runaway configs */
@@ -84,7 +84,7 @@ typedef struct accel__infer {
 /* Operand counts, dtypes, attributes, then the op's own function.  False: c->why says what is wrong. */
 bool accel__infer_node(accel__infer *c);
 
-bool accel__wrong(accel__infer *c, const char *format, ...) ACCEL_PRINTF(2, 3); /* sets why; returns false */
+bool accel__wrong(accel__infer *c, const char *format, ...) ACCEL_PRINTF(2, 3);  /* sets why; returns false */
 const accel_plugin_tensor *accel__operand_at(const accel__infer *c, uint32_t i); /* NULL: absent */
 const accel_plugin_attr *accel__attr_at(const accel__infer *c, int key);
 int64_t accel__attr_int(const accel__infer *c, int key, int64_t otherwise);

@@ -29,9 +29,9 @@ typedef struct value_row {
   const char *name;
 } value_row;
 static const value_row value_rows[] = {
-#define ACCEL_ACT(name, number, key, text) {"ACT", number, key},
-#define ACCEL_UNARY(name, number, key, text) {"UNARY", number, key},
-#define ACCEL_BINARY(name, number, key, text) {"BINARY", number, key},
+#define ACCEL_ACT(name, number, key, text)         {"ACT", number, key},
+#define ACCEL_UNARY(name, number, key, text)       {"UNARY", number, key},
+#define ACCEL_BINARY(name, number, key, text)      {"BINARY", number, key},
 #define ACCEL_KIND(group, name, number, key, text) {#group, number, key},
 #include "accel/ops.def"
     {"DTYPE", ACCEL_PLUGIN_F32, "f32"},
@@ -61,7 +61,8 @@ bool accel__op_signature(int op, accel__signature *out) {
   const op_row *row = find_op(op);
   if (row == NULL) return false;
   memset(out, 0, sizeof *out);
-  for (size_t i = 0; row->name[i] != '\0' && i + 1 < sizeof out->name; i++) out->name[i] = (char)tolower((unsigned char)row->name[i]);
+  for (size_t i = 0; row->name[i] != '\0' && i + 1 < sizeof out->name; i++)
+    out->name[i] = (char)tolower((unsigned char)row->name[i]);
   out->attributes = row->attributes;
   out->n_outputs = row->outputs;
   const char *text = row->operands;
@@ -108,23 +109,38 @@ bool accel__op_takes(int op, int key) {
 /* The groups an attribute's values come from: up to two (a unary's kind may also be an activation). */
 static const char *value_group(int op, int key) {
   switch (key) {
-    case ACCEL_PLUGIN_ATTR_ACT: return "ACT";
-    case ACCEL_PLUGIN_ATTR_GLU: return "GLU";
-    case ACCEL_PLUGIN_ATTR_BIAS_KIND: return "BIAS";
-    case ACCEL_PLUGIN_ATTR_ROPE_STYLE: return "ROPE";
-    case ACCEL_PLUGIN_ATTR_NORM_KIND: return "NORM";
-    case ACCEL_PLUGIN_ATTR_DTYPE: return "DTYPE";
-    case ACCEL_PLUGIN_ATTR_KIND: break;
-    default: return NULL;
+    case ACCEL_PLUGIN_ATTR_ACT:
+      return "ACT";
+    case ACCEL_PLUGIN_ATTR_GLU:
+      return "GLU";
+    case ACCEL_PLUGIN_ATTR_BIAS_KIND:
+      return "BIAS";
+    case ACCEL_PLUGIN_ATTR_ROPE_STYLE:
+      return "ROPE";
+    case ACCEL_PLUGIN_ATTR_NORM_KIND:
+      return "NORM";
+    case ACCEL_PLUGIN_ATTR_DTYPE:
+      return "DTYPE";
+    case ACCEL_PLUGIN_ATTR_KIND:
+      break;
+    default:
+      return NULL;
   }
   switch (op) {
-    case ACCEL_PLUGIN_OP_UNARY: return "UNARY";
-    case ACCEL_PLUGIN_OP_BINARY: return "BINARY";
-    case ACCEL_PLUGIN_OP_REDUCE: return "REDUCE";
-    case ACCEL_PLUGIN_OP_POOL: return "POOL";
-    case ACCEL_PLUGIN_OP_RESIZE: return "RESIZE";
-    case ACCEL_PLUGIN_OP_PAD: return "PAD";
-    default: return NULL;
+    case ACCEL_PLUGIN_OP_UNARY:
+      return "UNARY";
+    case ACCEL_PLUGIN_OP_BINARY:
+      return "BINARY";
+    case ACCEL_PLUGIN_OP_REDUCE:
+      return "REDUCE";
+    case ACCEL_PLUGIN_OP_POOL:
+      return "POOL";
+    case ACCEL_PLUGIN_OP_RESIZE:
+      return "RESIZE";
+    case ACCEL_PLUGIN_OP_PAD:
+      return "PAD";
+    default:
+      return NULL;
   }
 }
 

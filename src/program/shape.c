@@ -64,8 +64,12 @@ bool accel__expect_dims(accel__infer *c, uint32_t i, uint32_t rank, const accel_
 }
 
 static bool expect_1(accel__infer *c, uint32_t i, accel__dim a) { return accel__expect_dims(c, i, 1, &a); }
-static bool expect_2(accel__infer *c, uint32_t i, accel__dim a, accel__dim b) { return accel__expect_dims(c, i, 2, (accel__dim[]){a, b}); }
-static bool expect_like(accel__infer *c, uint32_t i, const accel_plugin_tensor *t) { return accel__expect_dims(c, i, t->rank, t->dim); }
+static bool expect_2(accel__infer *c, uint32_t i, accel__dim a, accel__dim b) {
+  return accel__expect_dims(c, i, 2, (accel__dim[]){a, b});
+}
+static bool expect_like(accel__infer *c, uint32_t i, const accel_plugin_tensor *t) {
+  return accel__expect_dims(c, i, t->rank, t->dim);
+}
 
 void accel__result(accel__infer *c, uint32_t k, int dtype, uint32_t rank, const int32_t *dims, int32_t space) {
   accel_plugin_tensor *t = &c->out[k];
@@ -99,7 +103,8 @@ static bool constant_dim(accel__infer *c, uint32_t i, accel__dim dim, int64_t *o
 }
 
 static bool expect_space(accel__infer *c, int key, int64_t space) {
-  return (space >= 0 && space < (int64_t)c->p->n_space) || accel__wrong(c, "%s %lld is no row space", accel__attr_name(key), (long long)space);
+  return (space >= 0 && space < (int64_t)c->p->n_space) ||
+         accel__wrong(c, "%s %lld is no row space", accel__attr_name(key), (long long)space);
 }
 
 /* Rows of a space as one dim. */
@@ -117,8 +122,10 @@ bool accel__shape_LINEAR(accel__infer *c) {
   int64_t glu = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0), stored;
   accel__dim n = w->dim[trans ? 1 : 0], k = w->dim[trans ? 0 : 1], rows = n;
   if (!accel__dims_equal(c->p, last_dim(x), k)) return accel__wrong(c, "the last dim of x is not the K of w");
-  if ((glu == ACCEL_PLUGIN_GLU_SEPARATE) != (accel__operand_at(c, 4) != NULL)) return accel__wrong(c, "w_gate goes with glu=separate");
-  if (accel__operand_at(c, 5) != NULL && glu != ACCEL_PLUGIN_GLU_SEPARATE) return accel__wrong(c, "bias_gate goes with glu=separate");
+  if ((glu == ACCEL_PLUGIN_GLU_SEPARATE) != (accel__operand_at(c, 4) != NULL))
+    return accel__wrong(c, "w_gate goes with glu=separate");
+  if (accel__operand_at(c, 5) != NULL && glu != ACCEL_PLUGIN_GLU_SEPARATE)
+    return accel__wrong(c, "bias_gate goes with glu=separate");
   if (glu > ACCEL_PLUGIN_GLU_SEPARATE) {
     if (!constant_dim(c, 1, n, &stored)) return false;
     if (stored % 2 != 0) return accel__wrong(c, "a gated w needs an even number of rows");
@@ -139,8 +146,10 @@ static bool broadcast(accel__infer *c, int32_t *dims, uint32_t rank, const int32
     int32_t *d = &dims[rank - b_rank + i];
     int64_t one;
     if (accel__dim_value(c->p, b[i], &one) && one == 1) continue;
-    if (accel__dim_value(c->p, *d, &one) && one == 1) *d = b[i];
-    else if (!accel__dims_equal(c->p, *d, b[i])) return accel__wrong(c, "the operands' dims do not broadcast");
+    if (accel__dim_value(c->p, *d, &one) && one == 1)
+      *d = b[i];
+    else if (!accel__dims_equal(c->p, *d, b[i]))
+      return accel__wrong(c, "the operands' dims do not broadcast");
   }
   return true;
 }
@@ -166,8 +175,11 @@ static bool key_value(accel__infer *c, uint32_t i, int64_t kv_heads, int64_t kv_
   const accel_plugin_tensor *t = accel__operand_at(c, i);
   int64_t all;
   if (!accel__expect_rank(c, i, 2) || !constant_dim(c, i, last_dim(t), &all)) return false;
-  if (all % kv_heads != 0) return accel__wrong(c, "%s's %lld columns do not fall into %lld heads", operand_name(c, i), (long long)all, (long long)kv_heads);
-  if (!accel__dims_equal(c->p, t->dim[0], space_rows(c, kv_space))) return accel__wrong(c, "%s has not the rows of kv_space", operand_name(c, i));
+  if (all % kv_heads != 0)
+    return accel__wrong(c, "%s's %lld columns do not fall into %lld heads", operand_name(c, i), (long long)all,
+                        (long long)kv_heads);
+  if (!accel__dims_equal(c->p, t->dim[0], space_rows(c, kv_space)))
+    return accel__wrong(c, "%s has not the rows of kv_space", operand_name(c, i));
   *width = all / kv_heads;
   return true;
 }
@@ -179,14 +191,18 @@ static bool attention_bias(accel__infer *c, int64_t heads, accel__dim columns) {
   bool wants = kind != ACCEL_PLUGIN_BIAS_NONE && kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
   if (wants != (bias != NULL)) return accel__wrong(c, "operand bias and bias_kind do not go together");
   bool relative = accel__operand_at(c, 8) != NULL || accel__operand_at(c, 9) != NULL;
-  if (relative != (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED)) return accel__wrong(c, "rel_k and rel_q go with bias_kind=disentangled");
+  if (relative != (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED))
+    return accel__wrong(c, "rel_k and rel_q go with bias_kind=disentangled");
   switch (kind) {
-    case ACCEL_PLUGIN_BIAS_DENSE: return accel__expect_rank(c, 3, 4);
-    case ACCEL_PLUGIN_BIAS_ALIBI: return expect_1(c, 3, h);
+    case ACCEL_PLUGIN_BIAS_DENSE:
+      return accel__expect_rank(c, 3, 4);
+    case ACCEL_PLUGIN_BIAS_ALIBI:
+      return expect_1(c, 3, h);
     case ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL:
     case ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL: {
       int64_t buckets = accel__attr_int(c, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 0);
-      if (buckets < 1 || accel__attr_int(c, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 0) < 1) return accel__wrong(c, "T5 bias needs num_buckets and max_distance");
+      if (buckets < 1 || accel__attr_int(c, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 0) < 1)
+        return accel__wrong(c, "T5 bias needs num_buckets and max_distance");
       return expect_2(c, 3, accel__const_dim(c->p, buckets), h);
     }
     case ACCEL_PLUGIN_BIAS_DISENTANGLED: {
@@ -195,7 +211,8 @@ static bool attention_bias(accel__infer *c, int64_t heads, accel__dim columns) {
       accel__dim rows = accel__const_dim(c->p, 2 * span);
       return expect_2(c, 8, rows, columns) && expect_2(c, 9, rows, columns);
     }
-    default: return true;
+    default:
+      return true;
   }
 }
 
@@ -205,27 +222,35 @@ static bool attention_probs(accel__infer *c, int64_t heads, accel__dim tq, int64
   const accel_plugin_attr *probs = accel__attr_at(c, ACCEL_PLUGIN_ATTR_PROBS);
   if (probs == NULL || probs->n == 0) return accel__wrong(c, "the second output needs heads listed in probs");
   for (uint32_t i = 0; i < probs->n; i++) {
-    if (probs->v[i] < 0 || probs->v[i] >= heads) return accel__wrong(c, "probs: there is no head %lld", (long long)probs->v[i]);
+    if (probs->v[i] < 0 || probs->v[i] >= heads)
+      return accel__wrong(c, "probs: there is no head %lld", (long long)probs->v[i]);
   }
-  accel__result(c, 1, ACCEL_PLUGIN_F32, 3, (int32_t[]){accel__const_dim(c->p, probs->n), tq, c->p->space[kv_space].rows}, -1);
+  accel__result(c, 1, ACCEL_PLUGIN_F32, 3, (int32_t[]){accel__const_dim(c->p, probs->n), tq, c->p->space[kv_space].rows},
+                -1);
   (void)q_space;
   return true;
 }
 
 bool accel__shape_ATTENTION(accel__infer *c) {
   const accel_plugin_tensor *q = accel__operand_at(c, 0), *k = accel__operand_at(c, 1), *v = accel__operand_at(c, 2);
-  int64_t heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEADS, 0), kv_heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_HEADS, heads);
-  int64_t q_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_Q_SPACE, -1), kv_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_SPACE, q_space);
-  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0) return accel__wrong(c, "kv_heads %lld must divide heads %lld", (long long)kv_heads, (long long)heads);
-  if (!expect_space(c, ACCEL_PLUGIN_ATTR_Q_SPACE, q_space) || !expect_space(c, ACCEL_PLUGIN_ATTR_KV_SPACE, kv_space)) return false;
-  if (c->state < 0 && (q == NULL || k == NULL || v == NULL)) return accel__wrong(c, "q, k and v may only be absent with a state");
+  int64_t heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEADS, 0),
+          kv_heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_HEADS, heads);
+  int64_t q_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_Q_SPACE, -1),
+          kv_space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KV_SPACE, q_space);
+  if (heads < 1 || kv_heads < 1 || heads % kv_heads != 0)
+    return accel__wrong(c, "kv_heads %lld must divide heads %lld", (long long)kv_heads, (long long)heads);
+  if (!expect_space(c, ACCEL_PLUGIN_ATTR_Q_SPACE, q_space) || !expect_space(c, ACCEL_PLUGIN_ATTR_KV_SPACE, kv_space))
+    return false;
+  if (c->state < 0 && (q == NULL || k == NULL || v == NULL))
+    return accel__wrong(c, "q, k and v may only be absent with a state");
   if ((k == NULL) != (v == NULL) || (q == NULL && k == NULL)) return accel__wrong(c, "k and v come together");
   const accel_plugin_state *state = c->state >= 0 ? &c->p->state[c->state] : NULL;
   int64_t dk = state != NULL ? state->k_dim : 0, dv = state != NULL ? state->v_dim : 0, columns;
   if (k != NULL && (!key_value(c, 1, kv_heads, kv_space, &dk) || !key_value(c, 2, kv_heads, kv_space, &dv))) return false;
-  if (state != NULL && (dk != state->k_dim || dv != state->v_dim || kv_heads != state->heads)) return accel__wrong(c, "k and v do not fit state '%s'", state->name);
-  if (!expect_1(c, 4, space_rows(c, q_space)) || !expect_1(c, 5, space_rows(c, kv_space)) || !expect_1(c, 6, space_rows(c, kv_space)) ||
-      !expect_1(c, 7, accel__const_dim(c->p, heads))) {
+  if (state != NULL && (dk != state->k_dim || dv != state->v_dim || kv_heads != state->heads))
+    return accel__wrong(c, "k and v do not fit state '%s'", state->name);
+  if (!expect_1(c, 4, space_rows(c, q_space)) || !expect_1(c, 5, space_rows(c, kv_space)) ||
+      !expect_1(c, 6, space_rows(c, kv_space)) || !expect_1(c, 7, accel__const_dim(c->p, heads))) {
     return false;
   }
   accel__dim width = accel__const_dim(c->p, heads * dv);
@@ -234,7 +259,9 @@ bool accel__shape_ATTENTION(accel__infer *c) {
     return true;
   }
   if (!accel__expect_rank(c, 0, 2) || !constant_dim(c, 0, last_dim(q), &columns)) return false;
-  if (columns != heads * dk) return accel__wrong(c, "q's %lld columns are not %lld heads of %lld", (long long)columns, (long long)heads, (long long)dk);
+  if (columns != heads * dk)
+    return accel__wrong(c, "q's %lld columns are not %lld heads of %lld", (long long)columns, (long long)heads,
+                        (long long)dk);
   if (!accel__dims_equal(c->p, q->dim[0], space_rows(c, q_space))) return accel__wrong(c, "q has not the rows of q_space");
   if (!attention_bias(c, heads, last_dim(q)) || !attention_probs(c, heads, q->dim[0], q_space, kv_space)) return false;
   accel__result(c, 0, ACCEL_PLUGIN_F32, 2, (int32_t[]){q->dim[0], width}, (int32_t)q_space);
@@ -243,15 +270,19 @@ bool accel__shape_ATTENTION(accel__infer *c) {
 
 bool accel__shape_ROPE(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0), *pos = accel__operand_at(c, 1);
-  int64_t head = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEAD_DIM, 0), rot = accel__attr_int(c, ACCEL_PLUGIN_ATTR_ROT_DIMS, head), all;
+  int64_t head = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEAD_DIM, 0),
+          rot = accel__attr_int(c, ACCEL_PLUGIN_ATTR_ROT_DIMS, head), all;
   if (!accel__expect_rank(c, 0, 2) || !constant_dim(c, 0, last_dim(x), &all)) return false;
-  if (head < 1 || all % head != 0) return accel__wrong(c, "head_dim %lld does not divide x's %lld columns", (long long)head, (long long)all);
-  if (rot < 2 || rot % 2 != 0 || rot > head) return accel__wrong(c, "rot_dims %lld must be even and at most head_dim %lld", (long long)rot, (long long)head);
+  if (head < 1 || all % head != 0)
+    return accel__wrong(c, "head_dim %lld does not divide x's %lld columns", (long long)head, (long long)all);
+  if (rot < 2 || rot % 2 != 0 || rot > head)
+    return accel__wrong(c, "rot_dims %lld must be even and at most head_dim %lld", (long long)rot, (long long)head);
   bool three = pos->rank == 2;
   if (three ? !expect_2(c, 1, accel__const_dim(c->p, 3), x->dim[0]) : !expect_1(c, 1, x->dim[0])) return false;
   const accel_plugin_attr *sections = accel__attr_at(c, ACCEL_PLUGIN_ATTR_SECTIONS);
   if (three && sections == NULL) return accel__wrong(c, "three position rows need sections");
-  if (accel__operand_at(c, 2) == NULL && accel__attr_at(c, ACCEL_PLUGIN_ATTR_THETA) == NULL) return accel__wrong(c, "inv_freq or theta is needed");
+  if (accel__operand_at(c, 2) == NULL && accel__attr_at(c, ACCEL_PLUGIN_ATTR_THETA) == NULL)
+    return accel__wrong(c, "inv_freq or theta is needed");
   if (!expect_1(c, 2, accel__const_dim(c->p, rot / 2))) return false;
   return result_like(c, x);
 }
@@ -261,7 +292,8 @@ bool accel__shape_NORM(accel__infer *c) {
   if (x->rank < 1) return accel__wrong(c, "x needs a dim to normalise over");
   int64_t groups = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GROUPS, 1), columns;
   if (groups < 1) return accel__wrong(c, "groups must be positive");
-  if (groups > 1 && (!constant_dim(c, 0, last_dim(x), &columns) || columns % groups != 0)) return accel__wrong(c, "groups must divide x's last dim");
+  if (groups > 1 && (!constant_dim(c, 0, last_dim(x), &columns) || columns % groups != 0))
+    return accel__wrong(c, "groups must divide x's last dim");
   if (!expect_1(c, 1, last_dim(x)) || !expect_1(c, 2, last_dim(x)) || !expect_like(c, 3, x)) return false;
   if (c->n_out > 1) accel__result(c, 1, x->dtype, x->rank, x->dim, x->space);
   return result_like(c, x);
@@ -331,13 +363,15 @@ bool accel__shape_REDUCE(accel__infer *c) {
   int64_t space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1), kind = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KIND, 0);
   uint32_t axis = 0, rank = 0;
   if (!accel__axis(c, space >= 0 ? 0 : accel__attr_int(c, ACCEL_PLUGIN_ATTR_AXIS, -1), x->rank, &axis)) return false;
-  if (weights != NULL && kind != ACCEL_PLUGIN_REDUCE_SUM && kind != ACCEL_PLUGIN_REDUCE_MEAN) return accel__wrong(c, "weights go with sum and mean");
+  if (weights != NULL && kind != ACCEL_PLUGIN_REDUCE_SUM && kind != ACCEL_PLUGIN_REDUCE_MEAN)
+    return accel__wrong(c, "weights go with sum and mean");
   if (!expect_1(c, 1, x->dim[axis])) return false;
   int32_t dims[ACCEL_PLUGIN_MAX_RANK];
   int dtype = kind == ACCEL_PLUGIN_REDUCE_ARGMAX ? ACCEL_PLUGIN_I32 : x->dtype;
   if (space >= 0) {
     if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
-    if (!accel__dims_equal(c->p, x->dim[0], space_rows(c, space))) return accel__wrong(c, "x has not the rows of space '%s'", c->p->space[space].name);
+    if (!accel__dims_equal(c->p, x->dim[0], space_rows(c, space)))
+      return accel__wrong(c, "x has not the rows of space '%s'", c->p->space[space].name);
     memcpy(dims, x->dim, sizeof dims);
     dims[0] = c->p->space[space].items;
     accel__result(c, 0, dtype, x->rank, dims, -1);
@@ -345,8 +379,10 @@ bool accel__shape_REDUCE(accel__infer *c) {
   }
   bool keep = accel__attr_int(c, ACCEL_PLUGIN_ATTR_KEEP, 0) != 0;
   for (uint32_t i = 0; i < x->rank; i++) {
-    if (i != axis) dims[rank++] = x->dim[i];
-    else if (keep) dims[rank++] = accel__const_dim(c->p, 1);
+    if (i != axis)
+      dims[rank++] = x->dim[i];
+    else if (keep)
+      dims[rank++] = accel__const_dim(c->p, 1);
   }
   accel__result(c, 0, dtype, rank, dims, axis > 0 ? x->space : -1);
   return true;
@@ -355,7 +391,8 @@ bool accel__shape_REDUCE(accel__infer *c) {
 bool accel__shape_TOPK(accel__infer *c) {
   const accel_plugin_tensor *x = accel__operand_at(c, 0);
   int64_t k = accel__attr_int(c, ACCEL_PLUGIN_ATTR_K, 0), n;
-  if (x->rank < 1 || k < 1 || (accel__dim_value(c->p, last_dim(x), &n) && k > n)) return accel__wrong(c, "k %lld is outside x's last dim", (long long)k);
+  if (x->rank < 1 || k < 1 || (accel__dim_value(c->p, last_dim(x), &n) && k > n))
+    return accel__wrong(c, "k %lld is outside x's last dim", (long long)k);
   int32_t dims[ACCEL_PLUGIN_MAX_RANK];
   memcpy(dims, x->dim, sizeof dims);
   dims[x->rank - 1] = accel__const_dim(c->p, k);
@@ -366,20 +403,27 @@ bool accel__shape_TOPK(accel__infer *c) {
 }
 
 bool accel__shape_MOE(accel__infer *c) {
-  const accel_plugin_tensor *x = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1), *up = accel__operand_at(c, 3), *down = accel__operand_at(c, 4);
-  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 3) || !accel__expect_rank(c, 4, 3)) return false;
+  const accel_plugin_tensor *x = accel__operand_at(c, 0), *idx = accel__operand_at(c, 1), *up = accel__operand_at(c, 3),
+                            *down = accel__operand_at(c, 4);
+  if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 3) ||
+      !accel__expect_rank(c, 4, 3))
+    return false;
   bool gated = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) != ACCEL_PLUGIN_GLU_NONE;
-  if (accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) == ACCEL_PLUGIN_GLU_SEPARATE) return accel__wrong(c, "moe packs gate and up in one weight");
+  if (accel__attr_int(c, ACCEL_PLUGIN_ATTR_GLU, 0) == ACCEL_PLUGIN_GLU_SEPARATE)
+    return accel__wrong(c, "moe packs gate and up in one weight");
   accel__dim experts = up->dim[0], inner = down->dim[2];
-  if (!accel__dims_equal(c->p, idx->dim[0], x->dim[0]) || !expect_2(c, 2, idx->dim[0], idx->dim[1])) return accel__wrong(c, "idx and wt should be [T,k]");
+  if (!accel__dims_equal(c->p, idx->dim[0], x->dim[0]) || !expect_2(c, 2, idx->dim[0], idx->dim[1]))
+    return accel__wrong(c, "idx and wt should be [T,k]");
   accel__dim wide[3] = {experts, gated ? times(c, inner, 2) : inner, x->dim[1]}, narrow[3] = {experts, x->dim[1], inner};
   if (!accel__expect_dims(c, 3, 3, wide) || !accel__expect_dims(c, 4, 3, narrow)) return false;
   return expect_2(c, 5, experts, wide[1]) && expect_2(c, 6, experts, x->dim[1]) && result_like(c, x);
 }
 
 bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
-  const accel_plugin_tensor *x = accel__operand_at(c, 0), *dt = accel__operand_at(c, 1), *a = accel__operand_at(c, 2), *b = accel__operand_at(c, 3);
-  int64_t version = accel__attr_int(c, ACCEL_PLUGIN_ATTR_VERSION, 1), space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);
+  const accel_plugin_tensor *x = accel__operand_at(c, 0), *dt = accel__operand_at(c, 1), *a = accel__operand_at(c, 2),
+                            *b = accel__operand_at(c, 3);
+  int64_t version = accel__attr_int(c, ACCEL_PLUGIN_ATTR_VERSION, 1),
+          space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);
   int64_t columns, heads, groups = accel__attr_int(c, ACCEL_PLUGIN_ATTR_GROUPS, 1), n;
   if (version != 1 && version != 2) return accel__wrong(c, "version %lld is unknown", (long long)version);
   if (!accel__expect_rank(c, 0, 2) || !accel__expect_rank(c, 1, 2) || !accel__expect_rank(c, 3, 2)) return false;
@@ -387,11 +431,15 @@ bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
   accel__dim rows = x->dim[0], d = x->dim[1], h = dt->dim[1];
   if (!accel__dims_equal(c->p, rows, space_rows(c, space))) return accel__wrong(c, "x has not the rows of its space");
   if (version == 1) {
-    if (!expect_2(c, 1, rows, d) || !accel__expect_rank(c, 2, 2) || !expect_2(c, 2, d, a->dim[1]) || !expect_2(c, 3, rows, a->dim[1])) return false;
+    if (!expect_2(c, 1, rows, d) || !accel__expect_rank(c, 2, 2) || !expect_2(c, 2, d, a->dim[1]) ||
+        !expect_2(c, 3, rows, a->dim[1]))
+      return false;
     h = d;
   } else {
-    if (!constant_dim(c, 0, d, &columns) || !constant_dim(c, 1, h, &heads) || !constant_dim(c, 3, b->dim[1], &n)) return false;
-    if (heads < 1 || columns % heads != 0 || groups < 1 || heads % groups != 0 || n % groups != 0) return accel__wrong(c, "heads and groups do not divide the columns");
+    if (!constant_dim(c, 0, d, &columns) || !constant_dim(c, 1, h, &heads) || !constant_dim(c, 3, b->dim[1], &n))
+      return false;
+    if (heads < 1 || columns % heads != 0 || groups < 1 || heads % groups != 0 || n % groups != 0)
+      return accel__wrong(c, "heads and groups do not divide the columns");
     if (!expect_2(c, 1, rows, h) || !expect_1(c, 2, h) || !expect_2(c, 3, rows, b->dim[1])) return false;
   }
   if (!expect_2(c, 4, rows, b->dim[1]) || !expect_1(c, 5, h) || !expect_2(c, 6, rows, d) || !expect_1(c, 7, h)) return false;

@@ -4,11 +4,12 @@
 accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias, accel__tensor residual,
                             accel_plugin_act act) {
   accel__attr attr = ACCEL_I(ACT, act);
-  return accel__node(p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, bias, residual}, 4, &attr, act != ACCEL_PLUGIN_ACT_NONE, NULL, 1);
+  return accel__node(p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, bias, residual}, 4, &attr,
+                     act != ACCEL_PLUGIN_ACT_NONE, NULL, 1);
 }
 
-accel__tensor accel__layer_norm(accel__program *p, accel__tensor x, accel__tensor gamma, accel__tensor beta, accel__tensor residual,
-                                double eps) {
+accel__tensor accel__layer_norm(accel__program *p, accel__tensor x, accel__tensor gamma, accel__tensor beta,
+                                accel__tensor residual, double eps) {
   accel__attr attr[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_LAYER), ACCEL_F(EPS, eps)};
   return accel__node(p, ACCEL_PLUGIN_OP_NORM, (accel__tensor[]){x, gamma, beta, residual}, 4, attr, 2, NULL, 1);
 }

@@ -1,4 +1,5 @@
-/* config_fuzz.c - config.json of any model: whatever the bytes, a program is built and valid, or the refusal has a message. */
+/* config_fuzz.c - config.json of any model: whatever the bytes, a program is built and valid, or the refusal has a message.
+ */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* models_build_test.c - from config to program without files: classes and tasks, refusals by name, labels, the embed entry, checkpoint names. */
+/* models_build_test.c - from config to program without files: classes and tasks, refusals by name, labels, the embed entry,
+ * checkpoint names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +13,8 @@
 #include "models/model.h"
 
 /* Builds from a JSON text; NULL with the thread's message when refused. */
-static accel__model *build_with(const char *text, const char *class_name, const accel__checkpoint *checkpoint, const accel__embed_head *embed) {
+static accel__model *build_with(const char *text, const char *class_name, const accel__checkpoint *checkpoint,
+                                const accel__embed_head *embed) {
   accel__json_file config = {0};
   accel__model *model = NULL;
   assert_int_equal(accel__json_parse(text, strlen(text), "config.json", &config), ACCEL_OK);
@@ -30,7 +32,9 @@ static void expect_refusal(const char *text, const char *class_name, const char 
   if (strstr(accel__message(), part) == NULL) fail_msg("'%s' is not in: %s", part, accel__message());
 }
 
-#define BERT "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":3,\"intermediate_size\":7"
+#define BERT                                                                                                        \
+  "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_attention_heads\":3," \
+  "\"intermediate_size\":7"
 
 static bool has_weight(const accel__model *m, const char *name) {
   const accel_plugin_program *p = accel__program_view(m->program);
@@ -48,8 +52,10 @@ static void test_every_class(void **state) {
   for (uint32_t i = 0; i < n; i++) {
     char config[600];
     snprintf(config, sizeof config,
-             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,\"relative_attention\":true,\"pos_att_type\":[\"c2p\",\"p2c\"]}",
+             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_"
+             "hidden_layers\":2,\"n_layers\":2,"
+             "\"num_attention_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,\"relative_attention\":true,"
+             "\"pos_att_type\":[\"c2p\",\"p2c\"]}",
              names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
@@ -73,7 +79,8 @@ static void test_choice(void **state) {
   m = build("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", "BertForQuestionAnswering"); /* the request wins */
   assert_string_equal(m->task, "question-answering");
   accel__model_free(&m);
-  expect_refusal("{" BERT ",\"architectures\":[\"BertForMaskdLM\"]}", NULL, "class 'BertForMaskdLM' is not supported; the nearest supported one is 'BertForMaskedLM'");
+  expect_refusal("{" BERT ",\"architectures\":[\"BertForMaskdLM\"]}", NULL,
+                 "class 'BertForMaskdLM' is not supported; the nearest supported one is 'BertForMaskedLM'");
   expect_refusal("{\"model_type\":\"brt\"}", NULL, "model_type 'brt' is not supported; the nearest supported one is 'bert'");
   expect_refusal("{\"hidden_size\":4}", NULL, "has neither 'model_type' nor 'architectures'");
   expect_refusal("[1]", NULL, "not a JSON object");
@@ -87,9 +94,11 @@ static void test_refusals(void **state) {
       {"{" BERT ",\"hidden_act\":\"laplace\"}", "activation 'laplace' is not supported"},
       {"{" BERT ",\"is_decoder\":true}", "field 'is_decoder': true is not supported"},
       {"{" BERT ",\"add_cross_attention\":true}", "field 'add_cross_attention'"},
-      {"{" BERT ",\"position_embedding_type\":\"relative_key\"}", "field 'position_embedding_type': 'relative_key' is not supported"},
+      {"{" BERT ",\"position_embedding_type\":\"relative_key\"}",
+       "field 'position_embedding_type': 'relative_key' is not supported"},
       {"{" BERT ",\"pruned_heads\":{\"0\":[1]}}", "field 'pruned_heads' is not empty"},
-      {"{\"model_type\":\"bert\",\"hidden_size\":10,\"num_attention_heads\":3}", "'num_attention_heads' (3) does not divide 'hidden_size' (10)"},
+      {"{\"model_type\":\"bert\",\"hidden_size\":10,\"num_attention_heads\":3}",
+       "'num_attention_heads' (3) does not divide 'hidden_size' (10)"},
       {"{\"model_type\":\"bert\",\"hidden_size\":\"big\"}", "hidden_size"},
       {"{\"model_type\":\"bert\",\"hidden_size\":1e300}", "hidden_size"},
       {"{\"model_type\":\"bert\",\"vocab_size\":-3}", "vocab_size"},
@@ -99,23 +108,29 @@ static void test_refusals(void **state) {
       {"{\"model_type\":\"deberta-v2\",\"pos_att_type\":[\"p2p\"]}", "field 'pos_att_type': 'p2p' is not supported"},
       {"{\"model_type\":\"deberta-v2\",\"conv_kernel_size\":4}", "field 'conv_kernel_size'"},
       {"{\"model_type\":\"deberta-v2\",\"pooler_hidden_size\":5}", "field 'pooler_hidden_size'"},
-      {"{\"model_type\":\"modernbert\",\"layer_types\":[\"full_attention\"]}", "field 'layer_types' has not one entry per layer"},
-      {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}", "'linear_attention' is not supported"},
+      {"{\"model_type\":\"modernbert\",\"layer_types\":[\"full_attention\"]}",
+       "field 'layer_types' has not one entry per layer"},
+      {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_attention\"]}",
+       "'linear_attention' is not supported"},
       {"{\"model_type\":\"modernbert\",\"classifier_pooling\":\"max\"}", "field 'classifier_pooling': 'max'"},
-      {"{\"model_type\":\"modernbert\",\"rope_scaling\":{\"rope_type\":\"longrope\"}}", "rope type 'longrope' is not supported; known: default, linear"},
+      {"{\"model_type\":\"modernbert\",\"rope_scaling\":{\"rope_type\":\"longrope\"}}",
+       "rope type 'longrope' is not supported; known: default, linear"},
       {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"prenorm\":true}", "field 'prenorm'"},
       {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"num_experts\":8}", "field 'num_experts'"},
       {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"causal\":true}", "field 'causal'"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) expect_refusal(cases[i][0], NULL, cases[i][1]);
   expect_refusal("{" BERT ",\"num_labels\":3}", "BertForQuestionAnswering", "num_labels 2");
-  expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification", "field 'problem_type': 'ranking' is unknown");
+  expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification",
+                 "field 'problem_type': 'ranking' is unknown");
 }
 
 static void test_labels(void **state) {
   (void)state;
-  accel__model *m = build("{" BERT ",\"id2label\":{\"1\":\"yes\",\"0\":\"no\",\"2\":\"perhaps\"},\"problem_type\":\"multi_label_classification\"}",
-                          "BertForSequenceClassification");
+  accel__model *m =
+      build("{" BERT
+            ",\"id2label\":{\"1\":\"yes\",\"0\":\"no\",\"2\":\"perhaps\"},\"problem_type\":\"multi_label_classification\"}",
+            "BertForSequenceClassification");
   assert_int_equal(m->num_labels, 3);
   assert_string_equal(m->labels[0], "no");
   assert_string_equal(m->labels[2], "perhaps");
@@ -125,7 +140,8 @@ static void test_labels(void **state) {
   assert_int_equal(m->num_labels, 4);
   assert_string_equal(m->labels[3], "LABEL_3");
   accel__model_free(&m);
-  expect_refusal("{" BERT ",\"id2label\":{\"0\":\"a\",\"7\":\"b\"}}", "BertForTokenClassification", "field 'id2label': key '7'");
+  expect_refusal("{" BERT ",\"id2label\":{\"0\":\"a\",\"7\":\"b\"}}", "BertForTokenClassification",
+                 "field 'id2label': key '7'");
   expect_refusal("{" BERT ",\"id2label\":{\"0\":1}}", "BertForTokenClassification", "label 0 is no string");
   m = build("{" BERT ",\"id2label\":{\"5\":\"left over\"}}", "BertModel"); /* not its business */
   assert_non_null(m);
@@ -134,7 +150,10 @@ static void test_labels(void **state) {
 
 static void test_positions(void **state) {
   (void)state;
-  accel__model *m = build("{\"model_type\":\"roberta\",\"max_position_embeddings\":514,\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1}", NULL);
+  accel__model *m = build(
+      "{\"model_type\":\"roberta\",\"max_position_embeddings\":514,\"hidden_size\":12,\"num_attention_heads\":3,\"num_"
+      "hidden_layers\":1}",
+      NULL);
   assert_int_equal(m->max_positions, 512); /* after pad_token_id 1 */
   assert_int_equal(m->inputs[3].otherwise, ACCEL__DEFAULT_ROBERTA);
   assert_int_equal(m->inputs[3].max, 514);
@@ -147,8 +166,17 @@ static void test_positions(void **state) {
 
 static void test_embed(void **state) {
   (void)state;
-  accel__dense dense[] = {{.in = 36, .out = 5, .bias = true, .activation = ACCEL_PLUGIN_ACT_TANH, .weight = "2_Dense/linear.weight", .bias_name = "2_Dense/linear.bias"}};
-  accel__embed_head head = {.pooling = {ACCEL__POOL_CLS, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_MEAN_SQRT_LEN}, .n_pooling = 3, .dense = dense, .n_dense = 1, .normalize = true};
+  accel__dense dense[] = {{.in = 36,
+                           .out = 5,
+                           .bias = true,
+                           .activation = ACCEL_PLUGIN_ACT_TANH,
+                           .weight = "2_Dense/linear.weight",
+                           .bias_name = "2_Dense/linear.bias"}};
+  accel__embed_head head = {.pooling = {ACCEL__POOL_CLS, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_MEAN_SQRT_LEN},
+                            .n_pooling = 3,
+                            .dense = dense,
+                            .n_dense = 1,
+                            .normalize = true};
   accel__model *m = build_with("{" BERT ",\"architectures\":[\"BertForMaskedLM\"]}", NULL, NULL, &head);
   assert_non_null(m);
   assert_string_equal(m->architecture, "BertModel"); /* sentence embeddings use the base class */
@@ -197,7 +225,10 @@ static void test_names(void **state) {
 /* A fused Wqkv becomes three linears over rows of one stored tensor. */
 static void test_fused(void **state) {
   (void)state;
-  accel__model *m = build("{\"model_type\":\"modernbert\",\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1,\"attention_bias\":true}", "ModernBertModel");
+  accel__model *m = build(
+      "{\"model_type\":\"modernbert\",\"hidden_size\":12,\"num_attention_heads\":3,\"num_hidden_layers\":1,\"attention_"
+      "bias\":true}",
+      "ModernBertModel");
   const accel_plugin_program *p = accel__program_view(m->program);
   uint32_t slices = 0;
   for (uint32_t i = 0; i < p->n_weight; i++) {
@@ -214,8 +245,9 @@ static void test_fused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice), cmocka_unit_test(test_refusals), cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_positions),   cmocka_unit_test(test_embed),  cmocka_unit_test(test_names),    cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),    cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_labels),      cmocka_unit_test(test_positions), cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

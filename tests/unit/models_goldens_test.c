@@ -1,5 +1,6 @@
-/* models_goldens_test.c - every line of fixtures/models/goldens.list through the whole library, on the reference plugin and on the CPU plugin:
- * directory, golden file and class give the numbers that transformers gives, within accel verify's bounds at fp32. */
+/* models_goldens_test.c - every line of fixtures/models/goldens.list through the whole library, on the reference plugin and
+ * on the CPU plugin: directory, golden file and class give the numbers that transformers gives, within accel verify's bounds
+ * at fp32. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -28,8 +29,8 @@ static bool verify_line(accel *ctx, const char *device, const char *directory, c
   for (uint32_t i = 0; report != NULL && i < report->n; i++) {
     const accel_verify_output *o = &report->output[i];
     if (o->passed) continue;
-    print_error("%s: %s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", device, directory, golden, o->name, o->max_abs, o->bound, o->cosine,
-                o->note ? o->note : "");
+    print_error("%s: %s %s %s: max abs %.3e (bound %.3e) cosine %.7f %s\n", device, directory, golden, o->name, o->max_abs,
+                o->bound, o->cosine, o->note ? o->note : "");
   }
   accel_verify_report_free(&report);
   return passed;

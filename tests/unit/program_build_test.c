@@ -1,4 +1,5 @@
-/* program_build_test.c - dims, naming, weights, entries, fusion, errors with names, dumps and hashes of the program builder. */
+/* program_build_test.c - dims, naming, weights, entries, fusion, errors with names, dumps and hashes of the program builder.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,8 +52,10 @@ static void test_dims_fold(void **state) {
   int64_t v;
   accel__dim two = accel__const_dim(b.p, 2), three = accel__const_dim(b.p, 3);
   assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three), &v) && v == 6);
-  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_CEILDIV, accel__const_dim(b.p, 7), two), &v) && v == 4);
-  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, accel__const_dim(b.p, -7), two), &v) && v == -4);
+  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_CEILDIV, accel__const_dim(b.p, 7), two), &v) &&
+              v == 4);
+  assert_true(accel__dim_value(b.p, accel__dim_op(b.p, ACCEL_PLUGIN_DIM_FLOORDIV, accel__const_dim(b.p, -7), two), &v) &&
+              v == -4);
   assert_int_equal(accel__const_dim(b.p, 6), accel__dim_op(b.p, ACCEL_PLUGIN_DIM_MUL, two, three)); /* shared */
   accel__dim zero = accel__const_dim(b.p, 0), one = accel__const_dim(b.p, 1);
   assert_int_equal(accel__dim_op(b.p, ACCEL_PLUGIN_DIM_ADD, b.T, zero), b.T);
@@ -116,11 +119,13 @@ static void test_errors(void **state) {
   assert_int_equal(accel__linear(b.p, b.x, matrix(&b, "w", 4, 9), -1, -1, ACCEL_PLUGIN_ACT_NONE), -1);
   assert_true(accel__program_failed(b.p));
   assert_int_equal(accel__gather(b.p, matrix(&b, "t", 4, 9), b.ids), -1); /* nothing happens after a failure */
-  expect_failure(&b, "node 'layer.3.mlp.linear' (linear): the last dim of x is not the K of w; operands x [T,8] 'x', w [4,9] 'w'");
+  expect_failure(
+      &b, "node 'layer.3.mlp.linear' (linear): the last dim of x is not the K of w; operands x [T,8] 'x', w [4,9] 'w'");
 
   b = begin();
   accel__attr wrong[] = {ACCEL_I(HEADS, 3)};
-  assert_int_equal(accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2, wrong, 1, NULL, 1), -1);
+  assert_int_equal(
+      accel__node(b.p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){b.x, matrix(&b, "w", 4, 8)}, 2, wrong, 1, NULL, 1), -1);
   expect_failure(&b, "attribute heads does not belong to this op");
 
   b = begin();
@@ -233,7 +238,8 @@ static void test_fusion_refuses(void **state) {
 
   b = begin(); /* broadcasting is no residual */
   y = accel__linear(b.p, b.x, matrix(&b, "w", 8, 8), -1, -1, ACCEL_PLUGIN_ACT_NONE);
-  accel__tensor row = accel__weight(b.p, &(accel__weight_spec){.name = "row", .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {8}});
+  accel__tensor row =
+      accel__weight(b.p, &(accel__weight_spec){.name = "row", .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {8}});
   finish(&b, accel__binary(b.p, ACCEL_PLUGIN_BINARY_ADD, y, row));
   assert_int_equal(accel__program_view(b.p)->n_node, 2);
   accel__program_free(&b.p);
@@ -319,9 +325,10 @@ static void test_validate(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_dims_fold), cmocka_unit_test(test_dims_fail),       cmocka_unit_test(test_weights), cmocka_unit_test(test_errors),
-      cmocka_unit_test(test_entry_errors), cmocka_unit_test(test_entries),      cmocka_unit_test(test_fusion),  cmocka_unit_test(test_fusion_refuses),
-      cmocka_unit_test(test_hash),      cmocka_unit_test(test_dumps),           cmocka_unit_test(test_validate),
+      cmocka_unit_test(test_dims_fold), cmocka_unit_test(test_dims_fail),      cmocka_unit_test(test_weights),
+      cmocka_unit_test(test_errors),    cmocka_unit_test(test_entry_errors),   cmocka_unit_test(test_entries),
+      cmocka_unit_test(test_fusion),    cmocka_unit_test(test_fusion_refuses), cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_dumps),     cmocka_unit_test(test_validate),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
