@@ -25,8 +25,10 @@ static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__ab
     const accel__plugin_file *f = h->file[i];
     if (!accel__key_fits(f->key, stem)) continue;
     a->compiled = 1;
-    if (f->verdict == ACCEL__VERDICT_GOOD) a->loaded = 1;
-    else if (!**why && f->verdict != ACCEL__VERDICT_SHADOWED) ACCEL_FORMAT(*why, &h->arena, "%s: %s", f->path, f->why);
+    if (f->verdict == ACCEL__VERDICT_GOOD)
+      a->loaded = 1;
+    else if (!**why && f->verdict != ACCEL__VERDICT_SHADOWED)
+      ACCEL_FORMAT(*why, &h->arena, "%s: %s", f->path, f->why);
   }
   if (a->compiled) return ACCEL_OK;
   if (strcmp(stem, "cpu")) { /* not built, most likely; the report lists the places anyway */
@@ -34,7 +36,8 @@ static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__ab
     return ACCEL_OK;
   }
   list_places(h, &places);
-  *why = accel__arena_printf(&h->arena, "no plugin for it: no libaccel_%s.so in %s", stem, places.n ? places.data : "any place");
+  *why = accel__arena_printf(&h->arena, "no plugin for it: no libaccel_%s.so in %s", stem,
+                             places.n ? places.data : "any place");
   accel_status status = places.failed || !*why ? accel__no_memory(places.n) : ACCEL_OK;
   accel__buffer_free(&places);
   return status;
@@ -59,7 +62,8 @@ static accel_status amd_obstacle(accel__hardware *h, const accel__vendors *v, co
   for (uint32_t i = 0; i < v->n_access; i++) {
     const accel__access *a = &v->access[i];
     if (!a->error) continue;
-    ACCEL_FORMAT(*reason, &h->arena, "%s: %s%s%s", a->path, strerror(a->error), *a->group ? "; it belongs to the group " : "", a->group);
+    ACCEL_FORMAT(*reason, &h->arena, "%s: %s%s%s", a->path, strerror(a->error),
+                 *a->group ? "; it belongs to the group " : "", a->group);
     *remedy = a->remedy;
     return ACCEL_OK;
   }
@@ -101,16 +105,19 @@ static accel_status explain_amd(accel__hardware *h, const accel__vendors *v, con
 
 /* ---- the others ---- */
 
-static accel_status explain_source(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why, accel__absence *a) {
+static accel_status explain_source(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why,
+                                   accel__absence *a) {
   const char *cards = "";
   bool library = *s->library && !*s->error;
   ACCEL_TRY(names_of(&h->arena, s->gpu, s->n, &cards));
   a->found = s->n > 0;
   if (s->n > 0) {
-    ACCEL_FORMAT(a->reason, &h->arena, "%s cannot be used: %s", cards, *plugin_why ? plugin_why : "the plugin lists no device");
+    ACCEL_FORMAT(a->reason, &h->arena, "%s cannot be used: %s", cards,
+                 *plugin_why ? plugin_why : "the plugin lists no device");
     a->remedy = a->compiled ? "see the plugin's reason" : "install or build the plugin";
   } else if (library) {
-    ACCEL_FORMAT(a->reason, &h->arena, "%s is loaded, but lists no device%s%s", s->library, *plugin_why ? "; " : "", plugin_why);
+    ACCEL_FORMAT(a->reason, &h->arena, "%s is loaded, but lists no device%s%s", s->library, *plugin_why ? "; " : "",
+                 plugin_why);
     a->remedy = *s->remedy ? s->remedy : "install the card's driver";
   } else {
     ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s%s%s", title, s->error, *plugin_why ? "; " : "", plugin_why);
@@ -130,11 +137,14 @@ static accel_status point_to_amd(accel__hardware *h, const accel__vendors *v, ac
 }
 
 /* Runtimes that no plugin exists for: only whether they are installed. */
-static accel_status explain_runtime(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why, accel__absence *a) {
+static accel_status explain_runtime(accel__hardware *h, const accel__source *s, const char *title, const char *plugin_why,
+                                    accel__absence *a) {
   bool library = *s->library && !*s->error;
   a->found = library;
-  if (library) ACCEL_FORMAT(a->reason, &h->arena, "%s %s is installed (%s), but %s", title, s->version, s->library, plugin_why);
-  else ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s; %s", title, s->error, plugin_why);
+  if (library)
+    ACCEL_FORMAT(a->reason, &h->arena, "%s %s is installed (%s), but %s", title, s->version, s->library, plugin_why);
+  else
+    ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s; %s", title, s->error, plugin_why);
   a->remedy = library ? "use cpu, or a plugin for it when there is one" : s->remedy;
   return ACCEL_OK;
 }
@@ -171,7 +181,9 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
 
 static bool has_device(const accel__hardware *h, const char *hardware) {
   for (size_t i = 0; i < h->n_entries; i++)
-    if (!strcmp(h->entry[i]->device.info.hardware, hardware) && h->entry[i]->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE) return true;
+    if (!strcmp(h->entry[i]->device.info.hardware, hardware) &&
+        h->entry[i]->device.facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE)
+      return true;
   for (size_t i = 0; i < h->n_entries; i++) /* PoCL is OpenCL all the same; an emulator of HIP is no AMD card */
     if (!strcmp(h->entry[i]->stem, accel__stem_of(hardware))) return true;
   return false;
@@ -188,10 +200,22 @@ accel_status accel__absent_rows(accel__hardware *h) {
     ACCEL_ALLOC(e, &h->arena, 1);
     e->stem = accel__stem_of(hardware);
     e->device.plugin_path = "";
-    e->device.info = (accel_device_info){.name = e->stem, .hardware = hardware, .plugin = "", .implementation_type = "", .description = "",
-                                         .arch = "", .driver = "", .id = "", .type = "other", .compiled = absence.compiled,
-                                         .loaded = absence.compiled ? absence.loaded : -1, .found = absence.found, .tested = -1,
-                                         .is_amd = !strcmp(hardware, "amd") && absence.found, .reason = absence.reason, .remedy = absence.remedy};
+    e->device.info = (accel_device_info){.name = e->stem,
+                                         .hardware = hardware,
+                                         .plugin = "",
+                                         .implementation_type = "",
+                                         .description = "",
+                                         .arch = "",
+                                         .driver = "",
+                                         .id = "",
+                                         .type = "other",
+                                         .compiled = absence.compiled,
+                                         .loaded = absence.compiled ? absence.loaded : -1,
+                                         .found = absence.found,
+                                         .tested = -1,
+                                         .is_amd = !strcmp(hardware, "amd") && absence.found,
+                                         .reason = absence.reason,
+                                         .remedy = absence.remedy};
     if (!strcmp(hardware, "amd") && h->vendors->amd_n) {
       const accel__gpu *g = &h->vendors->amd[0];
       e->device.info.description = g->name;

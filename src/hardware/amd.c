@@ -1,7 +1,7 @@
 /* amd.c - one answer about AMD cards from five sources: HIP, HSA, sysfs, rocm-smi, a CUDA layer.
  *
- * The first source that lists a device is believed; what it does not say is filled in from the others by PCI address, and where they
- * disagree a sentence says so. */
+ * The first source that lists a device is believed; what it does not say is filled in from the others by PCI address, and
+ * where they disagree a sentence says so. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +44,10 @@ void accel__amd_hide(accel__gpu *gpu, uint32_t n) {
 /* ---- rocm-smi ---- */
 
 static const char *smi_text(const accel__json *card, const char *const *keys) {
-  for (; *keys; keys++)
-    ACCEL_JSON_EACH(item, card)
-      if (item->string && accel__equal_ignoring_case(item->string, *keys) && cJSON_IsString(item) && item->valuestring &&
-          strcmp(item->valuestring, "N/A"))
-        return item->valuestring;
+  for (; *keys; keys++) ACCEL_JSON_EACH(item, card)
+  if (item->string && accel__equal_ignoring_case(item->string, *keys) && cJSON_IsString(item) && item->valuestring &&
+      strcmp(item->valuestring, "N/A"))
+    return item->valuestring;
   return "";
 }
 #define SMI(card, ...) smi_text((card), (const char *const[]){__VA_ARGS__, NULL})
@@ -107,7 +106,8 @@ static accel_status judge_smi(accel__hardware *h, const accel__spawned *run, acc
     return ACCEL_OK;
   }
   if (run->signal || run->exit_code > 0) {
-    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi ended with %s %d", run->signal ? "signal" : "exit code", run->signal ? run->signal : run->exit_code);
+    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi ended with %s %d", run->signal ? "signal" : "exit code",
+                 run->signal ? run->signal : run->exit_code);
     return ACCEL_OK;
   }
   return read_smi(h, run->out.n ? run->out.data : "", s);
@@ -121,8 +121,8 @@ accel_status accel__amd_smi(accel__hardware *h, accel__vendors *v) {
   for (size_t i = 0; i < 2; i++) {
     accel__spawned run;
     if (!programs[i]) return ACCEL_ERROR_OUT_OF_MEMORY;
-    const char *const argv[] = {programs[i],      "--showproductname", "--showbus", "--showmeminfo", "vram", "gtt",
-                                "--showuniqueid", "--showdriverversion", "--json", NULL};
+    const char *const argv[] = {programs[i], "--showproductname", "--showbus",           "--showmeminfo", "vram",
+                                "gtt",       "--showuniqueid",    "--showdriverversion", "--json",        NULL};
     accel_status status = accel__spawn(argv, h->timeout_ms, &run);
     if (status == ACCEL_OK) {
       s->library = programs[i];
@@ -184,17 +184,20 @@ static accel_status compare(sentences *out, const accel__source *won, const acce
   if (won->error[0] || !won->n || other->error[0] || !other->asked) return ACCEL_OK;
   const char *text;
   if (other->n != won->n) {
-    ACCEL_FORMAT(text, out->arena, "%s lists %u device%s, %s lists %u", won->name, won->n, won->n == 1 ? "" : "s", other->name, other->n);
+    ACCEL_FORMAT(text, out->arena, "%s lists %u device%s, %s lists %u", won->name, won->n, won->n == 1 ? "" : "s",
+                 other->name, other->n);
     ACCEL_PUSH(out->arena, out->item, out->n, out->capacity, text);
   }
   for (uint32_t i = 0; i < won->n; i++) {
     const accel__gpu *a = &won->gpu[i], *b = same_card(other, a, won->n);
     if (!b) continue;
     if (*a->arch && *b->arch && strcmp(a->arch, b->arch)) {
-      ACCEL_FORMAT(text, out->arena, "%s: %s says %s, %s says %s", *a->id ? a->id : a->name, won->name, a->arch, other->name, b->arch);
+      ACCEL_FORMAT(text, out->arena, "%s: %s says %s, %s says %s", *a->id ? a->id : a->name, won->name, a->arch, other->name,
+                   b->arch);
       ACCEL_PUSH(out->arena, out->item, out->n, out->capacity, text);
     }
-    uint64_t more = a->vram_total > b->vram_total ? a->vram_total : b->vram_total, less = a->vram_total + b->vram_total - more;
+    uint64_t more = a->vram_total > b->vram_total ? a->vram_total : b->vram_total,
+             less = a->vram_total + b->vram_total - more;
     if (less && more - less > more / 50) { /* rounding and reserved pages differ by less */
       ACCEL_FORMAT(text, out->arena, "%s: %s says %llu MiB of memory, %s says %llu MiB", *a->id ? a->id : a->name, won->name,
                    (unsigned long long)(a->vram_total >> 20), other->name, (unsigned long long)(b->vram_total >> 20));
@@ -208,7 +211,8 @@ accel_status accel__amd_conclude(accel__hardware *h, accel__vendors *v) {
   sentences differences = {.arena = &h->arena};
   for (int i = ACCEL__SOURCE_HIP; i <= ACCEL__SOURCE_CUDA_AMD && v->amd_source < 0; i++)
     if (v->source[i].n) v->amd_source = i;
-  if (!*v->amd_version) v->amd_version = v->source[ACCEL__SOURCE_HIP].version; /* HIP's number, where ROCm's is not written down */
+  if (!*v->amd_version)
+    v->amd_version = v->source[ACCEL__SOURCE_HIP].version; /* HIP's number, where ROCm's is not written down */
   if (v->amd_source < 0) return ACCEL_OK;
   const accel__source *won = &v->source[v->amd_source];
   ACCEL_ALLOC(v->amd, &h->arena, won->n);
@@ -223,9 +227,11 @@ accel_status accel__amd_conclude(accel__hardware *h, accel__vendors *v) {
     if (!*g->type) g->type = accel__gfx_is_integrated(g->arch) ? "integrated" : "discrete";
     v->amd_n++;
   }
-  for (int other = v->amd_source + 1; other <= ACCEL__SOURCE_CUDA_AMD; other++) ACCEL_TRY(compare(&differences, won, &v->source[other]));
+  for (int other = v->amd_source + 1; other <= ACCEL__SOURCE_CUDA_AMD; other++)
+    ACCEL_TRY(compare(&differences, won, &v->source[other]));
   if (v->amd_source == ACCEL__SOURCE_HIP) /* HIP does not tell the gfx version: HSA speaks for it */
-    for (int other = ACCEL__SOURCE_SYSFS; other <= ACCEL__SOURCE_SMI; other++) ACCEL_TRY(compare(&differences, &v->source[ACCEL__SOURCE_HSA], &v->source[other]));
+    for (int other = ACCEL__SOURCE_SYSFS; other <= ACCEL__SOURCE_SMI; other++)
+      ACCEL_TRY(compare(&differences, &v->source[ACCEL__SOURCE_HSA], &v->source[other]));
   v->difference = differences.item;
   v->n_differences = (uint32_t)differences.n;
   return ACCEL_OK;

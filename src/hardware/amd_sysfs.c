@@ -1,7 +1,8 @@
-/* amd_sysfs.c - AMD cards as the kernel shows them: KFD's topology (/sys/class/kfd), DRM cards (/sys/class/drm), device files.
+/* amd_sysfs.c - AMD cards as the kernel shows them: KFD's topology (/sys/class/kfd), DRM cards (/sys/class/drm), device
+ * files.
  *
- * KFD node properties (simd_count, gfx_target_version, location_id ...) and the mem_info_* files are documented in the Linux kernel's
- * amdgpu and amdkfd sources.  All paths lie under h->root, so that tests can build trees of their own. */
+ * KFD node properties (simd_count, gfx_target_version, location_id ...) and the mem_info_* files are documented in the Linux
+ * kernel's amdgpu and amdkfd sources.  All paths lie under h->root, so that tests can build trees of their own. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,7 @@ static bool slurp(char out[TEXT], const char *format, ...) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   size_t n = 0;
-  for (ssize_t got = 1; got > 0 && n < TEXT - 1; n += got > 0 ? (size_t)got : 0) got = read(fd, out + n, TEXT - 1 - n);
+  for (ssize_t got = 1; got > 0 && n<TEXT - 1; n += got> 0 ? (size_t)got : 0) got = read(fd, out + n, TEXT - 1 - n);
   close(fd);
   out[n] = 0;
   if (n && out[n - 1] == '\n') out[n - 1] = 0;
@@ -56,7 +57,7 @@ static uint64_t number_file(const char *directory, const char *name) {
 typedef struct drm_card {
   char directory[512]; /* .../card0/device */
   char address[48];
-  accel__gpu memory;   /* vram_*, gtt_* */
+  accel__gpu memory; /* vram_*, gtt_* */
   char name[96];
   bool used;
 } drm_card;
@@ -130,7 +131,8 @@ bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu
 /* 90010 -> gfx90a: major, minor, stepping; the last two in hexadecimal. */
 static const char *gfx_name(accel__arena *arena, uint64_t version) {
   if (!version) return "";
-  return accel__arena_printf(arena, "gfx%u%x%x", (unsigned)(version / 10000), (unsigned)(version / 100 % 100), (unsigned)(version % 100));
+  return accel__arena_printf(arena, "gfx%u%x%x", (unsigned)(version / 10000), (unsigned)(version / 100 % 100),
+                             (unsigned)(version % 100));
 }
 
 /* Known APUs of LLVM's AMDGPU processor table; MI300A is told from MI300X by its CPU cores, not by its number. */
@@ -153,15 +155,17 @@ static uint64_t node_vram(const char *node) {
   return total;
 }
 
-static accel_status read_node(accel__arena *arena, const char *node, drm_card *cards, uint32_t n_cards, accel__gpu *g, bool *is_gpu) {
+static accel_status read_node(accel__arena *arena, const char *node, drm_card *cards, uint32_t n_cards, accel__gpu *g,
+                              bool *is_gpu) {
   char text[TEXT], name[TEXT], clean[96];
   *is_gpu = slurp(text, "%s/properties", node) && property(text, "simd_count") > 0;
   if (!*is_gpu) return ACCEL_OK;
-  uint64_t location = property(text, "location_id"), per_cu = property(text, "simd_per_cu"), unique = property(text, "unique_id");
+  uint64_t location = property(text, "location_id"), per_cu = property(text, "simd_per_cu"),
+           unique = property(text, "unique_id");
   *g = (accel__gpu){.name = "", .uuid = "", .platform = "KFD", .driver = ""};
   g->arch = gfx_name(arena, property(text, "gfx_target_version"));
-  ACCEL_FORMAT(g->id, arena, "%04x:%02x:%02x.%x", (unsigned)property(text, "domain") & 0xffff, (unsigned)(location >> 8 & 255),
-               (unsigned)(location >> 3 & 31), (unsigned)(location & 7));
+  ACCEL_FORMAT(g->id, arena, "%04x:%02x:%02x.%x", (unsigned)property(text, "domain") & 0xffff,
+               (unsigned)(location >> 8 & 255), (unsigned)(location >> 3 & 31), (unsigned)(location & 7));
   if (unique) ACCEL_FORMAT(g->uuid, arena, "GPU-%016llx", (unsigned long long)unique);
   g->units = per_cu ? (uint32_t)(property(text, "simd_count") / per_cu) : 0;
   g->wave = (uint32_t)property(text, "wave_front_size");
@@ -179,7 +183,8 @@ static accel_status read_node(accel__arena *arena, const char *node, drm_card *c
     accel__clean_copy(clean, sizeof clean, name, sizeof name);
     g->name = accel__arena_string(arena, clean);
   }
-  g->type = property(text, "cpu_cores_count") > 0 || accel__gfx_is_integrated(accel__or_empty(g->arch)) ? "integrated" : "discrete";
+  g->type = property(text, "cpu_cores_count") > 0 || accel__gfx_is_integrated(accel__or_empty(g->arch)) ? "integrated"
+                                                                                                        : "discrete";
   return g->name && g->arch ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -257,7 +262,8 @@ accel_status accel__amd_sysfs(accel__hardware *h, accel__vendors *v) {
 static const char *group_name(accel__arena *arena, gid_t gid) {
   struct group group, *found = NULL;
   char buffer[4096];
-  if (getgrgid_r(gid, &group, buffer, sizeof buffer, &found) == 0 && found) return accel__arena_string(arena, found->gr_name);
+  if (getgrgid_r(gid, &group, buffer, sizeof buffer, &found) == 0 && found)
+    return accel__arena_string(arena, found->gr_name);
   return accel__arena_printf(arena, "%u", (unsigned)gid);
 }
 
@@ -266,8 +272,9 @@ static accel_status access_remedy(accel__arena *arena, accel__access *a) {
     a->remedy = "load the amdgpu driver; in a container: --device /dev/kfd --device /dev/dri";
   } else if (a->error == EACCES) {
     bool usual = !strcmp(a->group, "render") || !strcmp(a->group, "video");
-    ACCEL_FORMAT(a->remedy, arena, "sudo usermod -aG render,video%s%s $USER, then log in again; in a container: --group-add %u", usual ? "" : ",",
-                 usual ? "" : a->group, a->gid);
+    ACCEL_FORMAT(a->remedy, arena,
+                 "sudo usermod -aG render,video%s%s $USER, then log in again; in a container: --group-add %u",
+                 usual ? "" : ",", usual ? "" : a->group, a->gid);
   } else if (a->error == EPERM) {
     a->remedy = "the container may not use it: start it with --device /dev/kfd --device /dev/dri";
   } else if (a->error) {

@@ -1,4 +1,5 @@
-/* detect_json.c - {"schema":"accel.detect/1"}: the capability dictionary, devices, plugins, AMD's sources, environment.  docs/detect.md. */
+/* detect_json.c - {"schema":"accel.detect/1"}: the capability dictionary, devices, plugins, AMD's sources, environment.
+ * docs/detect.md. */
 #include <errno.h>
 #include <string.h>
 
@@ -15,12 +16,18 @@ static void key(accel__buffer *b, const char *name) {
   accel__buffer_printf(b, "\"%s\":", name);
 }
 static void put_text(accel__buffer *b, const char *name, const char *text) {
-  if (name) key(b, name);
-  else comma(b);
-  if (text) accel__buffer_json_string(b, text, strlen(text));
-  else accel__buffer_text(b, "null");
+  if (name)
+    key(b, name);
+  else
+    comma(b);
+  if (text)
+    accel__buffer_json_string(b, text, strlen(text));
+  else
+    accel__buffer_text(b, "null");
 }
-static void put_text_or_null(accel__buffer *b, const char *name, const char *text) { put_text(b, name, text && *text ? text : NULL); }
+static void put_text_or_null(accel__buffer *b, const char *name, const char *text) {
+  put_text(b, name, text && *text ? text : NULL);
+}
 static void put_number(accel__buffer *b, const char *name, uint64_t n) {
   key(b, name);
   accel__buffer_printf(b, "%llu", (unsigned long long)n);
@@ -35,8 +42,10 @@ static void put_fact(accel__buffer *b, const char *name, int value) {
   accel__buffer_text(b, value < 0 ? "null" : value ? "true" : "false");
 }
 static void open_object(accel__buffer *b, const char *name) {
-  if (name) key(b, name);
-  else comma(b);
+  if (name)
+    key(b, name);
+  else
+    comma(b);
   accel__buffer_text(b, "{");
 }
 static void open_list(accel__buffer *b, const char *name) {
@@ -118,8 +127,10 @@ static void put_device(accel__buffer *b, const accel__hardware *h, const accel__
   if (e->file) {
     open_object(b, "self_test");
     for (int p = 0; p < ACCEL__PROOFS; p++) {
-      if (e->proof[p] == ACCEL__PROOF_UNTRIED) put_text(b, accel__proof_precision[p], "not run");
-      else put_text(b, accel__proof_precision[p], e->proof[p] == ACCEL__PROOF_PASS ? "pass" : e->proof_why[p]);
+      if (e->proof[p] == ACCEL__PROOF_UNTRIED)
+        put_text(b, accel__proof_precision[p], "not run");
+      else
+        put_text(b, accel__proof_precision[p], e->proof[p] == ACCEL__PROOF_PASS ? "pass" : e->proof_why[p]);
     }
     accel__buffer_text(b, "}");
   }
@@ -258,7 +269,9 @@ accel_status accel__detect_json(accel__hardware *h, bool refresh, char **json) {
     status = accel__buffer_status(&b);
   }
   pthread_mutex_unlock(&h->lock);
-  if (status == ACCEL_OK) *json = b.data;
-  else accel__buffer_free(&b);
+  if (status == ACCEL_OK)
+    *json = b.data;
+  else
+    accel__buffer_free(&b);
   return status;
 }

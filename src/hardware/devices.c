@@ -19,7 +19,8 @@ bool accel__name_is_amd(const char *name) {
   for (size_t w = 0; w < 2; w++) {
     size_t n = strlen(words[w]);
     for (const char *at = name; *at; at++)
-      if (!strncasecmp(at, words[w], n) && (at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n])) return true;
+      if (!strncasecmp(at, words[w], n) && (at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[n]))
+        return true;
   }
   return false;
 }
@@ -45,7 +46,8 @@ static uint32_t devices_of_stem(const accel__hardware *h, const char *stem) {
   return n;
 }
 
-/* Graphics hardware is numbered always, so that "rocm:0" means the same on every machine; others only when there are several. */
+/* Graphics hardware is numbered always, so that "rocm:0" means the same on every machine; others only when there are
+ * several. */
 static bool is_numbered(const accel__plugin_file *file, const char *stem) {
   return file->n > 1 || (accel__registry_hardware_name(stem) && strcmp(stem, "cpu"));
 }
@@ -53,7 +55,9 @@ static bool is_numbered(const accel__plugin_file *file, const char *stem) {
 static void find_card(accel__hardware *h, accel__entry *entry) {
   const char *id = entry->device.info.id;
   uint32_t highest = 0;
-  if (!*id || entry->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE || entry->device.facts.type == ACCEL_PLUGIN_DEVICE_CPU) return;
+  if (!*id || entry->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ||
+      entry->device.facts.type == ACCEL_PLUGIN_DEVICE_CPU)
+    return;
   for (size_t i = 0; i < h->n_entries; i++)
     if (h->entry[i]->device.card > highest) highest = h->entry[i]->device.card;
   for (size_t i = 0; i < h->n_entries; i++) {
@@ -70,8 +74,10 @@ static accel_status fill_info(accel__hardware *h, accel__entry *e, const accel_p
   const accel_plugin_device *facts = &e->device.facts;
   char address[sizeof facts->id];
   accel__normal_address(address, sizeof address, facts->id);
-  if (is_numbered(e->file, e->stem)) ACCEL_FORMAT(info->name, &h->arena, "%s:%u", e->stem, e->number);
-  else info->name = e->stem;
+  if (is_numbered(e->file, e->stem))
+    ACCEL_FORMAT(info->name, &h->arena, "%s:%u", e->stem, e->number);
+  else
+    info->name = e->stem;
   info->hardware = accel__hardware_of(e->stem);
   info->plugin = e->file->name;
   info->implementation_type = e->file->implementation_type;
@@ -86,7 +92,8 @@ static accel_status fill_info(accel__hardware *h, accel__entry *e, const accel_p
   info->compiled = info->loaded = info->found = 1;
   info->tested = -1;
   info->usable = 0;
-  info->is_amd = (!strcmp(info->hardware, "amd") && facts->type != ACCEL_PLUGIN_DEVICE_SOFTWARE) || (facts->flags & ACCEL_PLUGIN_DEVICE_AMD);
+  info->is_amd = (!strcmp(info->hardware, "amd") && facts->type != ACCEL_PLUGIN_DEVICE_SOFTWARE) ||
+                 (facts->flags & ACCEL_PLUGIN_DEVICE_AMD);
   info->memory_total = memory->total;
   info->memory_free = memory->free;
   return ACCEL_OK;
@@ -101,7 +108,8 @@ static bool is_listed_by_rocm(const accel__hardware *h, const char *id) {
   return false;
 }
 
-accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts, const accel_plugin_memory *memory, uint32_t n) {
+accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts,
+                                const accel_plugin_memory *memory, uint32_t n) {
   file->n = n;
   ACCEL_ALLOC(file->device, &h->arena, n);
   for (uint32_t i = 0; i < n; i++) {
@@ -170,7 +178,8 @@ accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
   e->proof[proof] = (int8_t)result;
   e->proof_why[proof] = why;
   if (result != ACCEL__PROOF_PASS)
-    accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG, "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
+    accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG, "%s: self-test at %s: %s",
+                e->device.info.name, accel__proof_precision[proof], why);
   if (proof != 0) return ACCEL_OK;
   if (result == ACCEL__PROOF_PASS) {
     e->device.info.tested = e->device.info.usable = 1;
@@ -200,7 +209,8 @@ accel_status accel__device_test_precision(accel__hardware *h, accel__device *dev
   int proof = 0;
   while (name && proof < ACCEL__PROOFS && strcmp(accel__proof_precision[proof], name)) proof++;
   if (!name || proof == ACCEL__PROOFS)
-    return accel__fail(ACCEL_ERROR_PRECISION, "%s: the self-test knows fp32, fp16 and bf16, not '%s'", device->info.name, precision);
+    return accel__fail(ACCEL_ERROR_PRECISION, "%s: the self-test knows fp32, fp16 and bf16, not '%s'", device->info.name,
+                       precision);
   pthread_mutex_lock(&h->lock);
   accel_status status = accel__test_entry(h, e, 0);
   if (status == ACCEL_OK && !e->device.info.usable) status = why_unusable(e);

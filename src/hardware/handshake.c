@@ -9,7 +9,7 @@
 #include "core/text.h"
 
 const char *accel__verdict_name(accel__verdict verdict) {
-  static const char *const names[] = {"unseen",  "good",    "dlopen", "no-symbol", "abi",    "sanitizer", "table",
+  static const char *const names[] = {"unseen",  "good",    "dlopen", "no-symbol", "abi",      "sanitizer", "table",
                                       "devices", "crashed", "hung",   "no-helper", "shadowed", "absent"};
   return (size_t)verdict < sizeof names / sizeof *names ? names[verdict] : "unknown";
 }
@@ -34,7 +34,9 @@ void accel__clean_copy(char *dst, size_t n, const char *src, size_t src_n) {
 }
 
 static const char *sanitizer_name(uint32_t sanitizer) {
-  return sanitizer == ACCEL_PLUGIN_PLAIN ? "no sanitizer" : sanitizer == ACCEL_PLUGIN_ASAN ? "AddressSanitizer" : "ThreadSanitizer";
+  return sanitizer == ACCEL_PLUGIN_PLAIN  ? "no sanitizer"
+         : sanitizer == ACCEL_PLUGIN_ASAN ? "AddressSanitizer"
+                                          : "ThreadSanitizer";
 }
 
 /* A sanitized plugin ends a plain process while it is being opened, so the file is read before it is opened. */
@@ -42,8 +44,10 @@ static uint32_t file_sanitizer(const char *path) {
   accel__mapping map = {0};
   uint32_t found = ACCEL_PLUGIN_PLAIN;
   if (accel__file_map(path, &map) != ACCEL_OK) return found; /* dlopen will say why */
-  if (map.n && memmem(map.data, map.n, "__asan_init", sizeof "__asan_init")) found = ACCEL_PLUGIN_ASAN;
-  else if (map.n && memmem(map.data, map.n, "__tsan_init", sizeof "__tsan_init")) found = ACCEL_PLUGIN_TSAN;
+  if (map.n && memmem(map.data, map.n, "__asan_init", sizeof "__asan_init"))
+    found = ACCEL_PLUGIN_ASAN;
+  else if (map.n && memmem(map.data, map.n, "__tsan_init", sizeof "__tsan_init"))
+    found = ACCEL_PLUGIN_TSAN;
   accel__file_unmap(&map);
   return found;
 }
@@ -77,7 +81,8 @@ static const char *missing_slot(const accel_plugin *t) {
   if (!t->init) return "init";
   if (!t->handler) return "handler";
   if (!t->cleanup) return "cleanup";
-  if (t->session_new && (!t->session_free || !t->session_control)) return "session_free and session_control beside session_new";
+  if (t->session_new && (!t->session_free || !t->session_control))
+    return "session_free and session_control beside session_new";
   if (t->buffer_alloc && (!t->buffer_free || !t->buffer_copy)) return "buffer_free and buffer_copy beside buffer_alloc";
   if (t->submit && !t->wait) return "wait beside submit";
   return NULL;
@@ -86,16 +91,17 @@ static const char *missing_slot(const accel_plugin *t) {
 accel__verdict accel__check_table(const accel_plugin *table, accel_plugin *out, char *why, size_t n) {
   memset(out, 0, sizeof *out);
   if (!table) {
-    snprintf(why, n, "it shares no plugin interface with this library (%u.%u); use plugins of this release", ACCEL_PLUGIN_ABI_MAJOR,
-             ACCEL_PLUGIN_ABI_MINOR);
+    snprintf(why, n, "it shares no plugin interface with this library (%u.%u); use plugins of this release",
+             ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
     return ACCEL__VERDICT_ABI;
   }
   uint32_t size = table->size, abi = table->abi;
   /* While the interface is 0.x its minors may differ in layout, too. */
-  bool fits = ACCEL_PLUGIN_ABI_MAJOR == 0 ? abi == ACCEL_PLUGIN_ABI_NOW : abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && abi <= ACCEL_PLUGIN_ABI_NOW;
+  bool fits = ACCEL_PLUGIN_ABI_MAJOR == 0 ? abi == ACCEL_PLUGIN_ABI_NOW
+                                          : abi >> 16 == ACCEL_PLUGIN_ABI_MAJOR && abi <= ACCEL_PLUGIN_ABI_NOW;
   if (!fits) {
-    snprintf(why, n, "made for plugin interface %u.%u, this library has %u.%u; use plugins of this release", abi >> 16, abi & 0xffff,
-             ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
+    snprintf(why, n, "made for plugin interface %u.%u, this library has %u.%u; use plugins of this release", abi >> 16,
+             abi & 0xffff, ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR);
     return ACCEL__VERDICT_ABI;
   }
   if (size < offsetof(accel_plugin, trim)) {
@@ -135,10 +141,10 @@ accel__verdict accel__handshake(const char *path, const accel_plugin_host *host,
 }
 
 static void clean_device(accel_plugin_device *d) {
-#define CLEAN(field)                                              \
-  do {                                                            \
-    char raw_[sizeof d->field];                                   \
-    memcpy(raw_, d->field, sizeof raw_);                          \
+#define CLEAN(field)                                                 \
+  do {                                                               \
+    char raw_[sizeof d->field];                                      \
+    memcpy(raw_, d->field, sizeof raw_);                             \
     accel__clean_copy(d->field, sizeof d->field, raw_, sizeof raw_); \
   } while (0)
   CLEAN(id);
@@ -149,8 +155,8 @@ static void clean_device(accel_plugin_device *d) {
 #undef CLEAN
 }
 
-accel__verdict accel__plugin_devices(const accel_plugin *plugin, const accel_plugin_host *host, accel_plugin_device *out, uint32_t *n,
-                                     char *why, size_t why_n) {
+accel__verdict accel__plugin_devices(const accel_plugin *plugin, const accel_plugin_host *host, accel_plugin_device *out,
+                                     uint32_t *n, char *why, size_t why_n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   memset(out, 0, ACCEL__MAX_DEVICES * sizeof *out);
   for (uint32_t i = 0; i < ACCEL__MAX_DEVICES; i++) out[i].size = sizeof *out;

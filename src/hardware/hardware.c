@@ -67,13 +67,17 @@ accel_status accel__detect_all(accel__hardware *h, bool refresh) {
 /* ---- a copy in one block of memory: the list, the rows, then all their strings ---- */
 
 static const size_t string_at[] = {
-    offsetof(accel_device_info, name),   offsetof(accel_device_info, hardware), offsetof(accel_device_info, plugin),
-    offsetof(accel_device_info, implementation_type), offsetof(accel_device_info, description), offsetof(accel_device_info, arch),
-    offsetof(accel_device_info, driver), offsetof(accel_device_info, id),       offsetof(accel_device_info, type),
-    offsetof(accel_device_info, reason), offsetof(accel_device_info, remedy)};
+    offsetof(accel_device_info, name),        offsetof(accel_device_info, hardware),
+    offsetof(accel_device_info, plugin),      offsetof(accel_device_info, implementation_type),
+    offsetof(accel_device_info, description), offsetof(accel_device_info, arch),
+    offsetof(accel_device_info, driver),      offsetof(accel_device_info, id),
+    offsetof(accel_device_info, type),        offsetof(accel_device_info, reason),
+    offsetof(accel_device_info, remedy)};
 enum { STRINGS = sizeof string_at / sizeof *string_at };
 
-static const char **string_of(accel_device_info *info, int i) { return (const char **)(void *)((char *)info + string_at[i]); }
+static const char **string_of(accel_device_info *info, int i) {
+  return (const char **)(void *)((char *)info + string_at[i]);
+}
 
 static size_t text_bytes(accel_device_info *info) {
   size_t n = 0;
@@ -95,12 +99,14 @@ static char *copy_row(accel_device_info *to, const accel_device_info *from, char
 
 static accel_status copy_list(accel__hardware *h, accel_devices **out) {
   size_t n = h->n_entries + h->n_absent, bytes = sizeof(accel_devices) + n * sizeof(accel_device_info);
-  for (size_t i = 0; i < n; i++) bytes += text_bytes(&(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info);
+  for (size_t i = 0; i < n; i++)
+    bytes += text_bytes(&(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info);
   accel_devices *list = malloc(bytes);
   if (!list) return accel__no_memory(bytes);
   accel_device_info *rows = (accel_device_info *)(void *)(list + 1);
   char *text = (char *)(rows + n);
-  for (size_t i = 0; i < n; i++) text = copy_row(&rows[i], &(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info, text);
+  for (size_t i = 0; i < n; i++)
+    text = copy_row(&rows[i], &(i < h->n_entries ? h->entry[i] : h->absent[i - h->n_entries])->device.info, text);
   list->n = (uint32_t)n;
   list->item = rows;
   *out = list;

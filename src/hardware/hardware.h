@@ -1,17 +1,18 @@
 /* hardware.h - what this machine can run on: plugins found and loaded, their devices, and why the rest is not there.
  *
- *   accel__hardware *h;                  accel__hardware_create(&params, &h);        one for each context; cheap, looks at nothing
- *   accel__choice choice;                accel__hardware_choose(h, "rocm:0,cpu", &choice);
- *   for each choice.device[i], in order: accel__device_test(h, device), then plugin->supports, plugin->init ...
- *   accel__choice_free(&choice);         accel__hardware_destroy(&h);
+ *   accel__hardware *h;                  accel__hardware_create(&params, &h);        one for each context; cheap, looks at
+ * nothing accel__choice choice;                accel__hardware_choose(h, "rocm:0,cpu", &choice); for each choice.device[i],
+ * in order: accel__device_test(h, device), then plugin->supports, plugin->init ... accel__choice_free(&choice);
+ * accel__hardware_destroy(&h);
  *
- * Nothing is looked at before it is asked for: "cpu" opens one plugin file and starts no process.  Every plugin but `cpu` and
- * `reference` (which touch no driver) is first opened, asked for its devices and self-tested in the helper program accel-probe;
- * what crashes, hangs or answers nonsense there becomes a reason, and is never opened here.
+ * Nothing is looked at before it is asked for: "cpu" opens one plugin file and starts no process.  Every plugin but `cpu`
+ * and `reference` (which touch no driver) is first opened, asked for its devices and self-tested in the helper program
+ * accel-probe; what crashes, hangs or answers nonsense there becomes a reason, and is never opened here.
  *
  * Plugins are looked for as libaccel_*.so in: params.plugin_path or ACCEL_PLUGIN_PATH (then nowhere else; ignored in a
- * privileged process), else `accel/<ABI major>/` beside the file that holds this code, then the compiled-in ACCEL_PLUGIN_DIR.
- * Never in the current directory.  The first good plugin of a name wins; every path tried is kept with its verdict.
+ * privileged process), else `accel/<ABI major>/` beside the file that holds this code, then the compiled-in
+ * ACCEL_PLUGIN_DIR. Never in the current directory.  The first good plugin of a name wins; every path tried is kept with its
+ * verdict.
  *
  * Threads: every function here may be called from any thread; calls on one accel__hardware wait for each other.
  */
@@ -31,28 +32,30 @@
 typedef struct accel__hardware accel__hardware;
 
 typedef struct accel__hardware_params { /* {0}: all defaults */
-  const char *plugin_path;   /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
-  bool allow_software;       /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
-  const accel__log *log;     /* outlives the object; may be NULL */
-  accel__pool *pool;         /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
-  const char *probe;         /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else ACCEL_PROBE_PATH */
+  const char *plugin_path; /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
+  bool allow_software;     /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
+  const accel__log *log;   /* outlives the object; may be NULL */
+  accel__pool *pool;       /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
+  const char *probe; /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else ACCEL_PROBE_PATH */
   uint32_t probe_timeout_ms; /* 0: 10000 */
   const char *root;          /* put in front of /sys, /dev and /etc (tests); NULL: ACCEL_DETECT_ROOT, else "" */
 } accel__hardware_params;
 
 /* ACCEL_ERROR_OUT_OF_MEMORY only. */
 accel_status accel__hardware_create(const accel__hardware_params *params, accel__hardware **out);
-void accel__hardware_destroy(accel__hardware **hardware); /* NULL-safe; devices, names and tables die with it, loaded code stays */
+void accel__hardware_destroy(
+    accel__hardware **hardware); /* NULL-safe; devices, names and tables die with it, loaded code stays */
 
-/* One device of a loaded plugin, or one kind of hardware that is not there.  Lives until accel__hardware_destroy, also across a
- * refresh.  `tested`, `usable`, `reason` and `remedy` of info change when accel__device_test runs. */
+/* One device of a loaded plugin, or one kind of hardware that is not there.  Lives until accel__hardware_destroy, also
+ * across a refresh.  `tested`, `usable`, `reason` and `remedy` of info change when accel__device_test runs. */
 typedef struct accel__device {
-  accel_device_info info;     /* as the public header has it; info.name is "rocm:0" */
-  const accel_plugin *plugin; /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there */
-  const char *plugin_path;    /* the plugin's file; "" when there is none */
-  uint32_t index;             /* the plugin's number of the device */
-  accel_plugin_device facts;  /* as the plugin gave them */
-  uint32_t card;              /* the same for all routes to one physical card; 0: not known to share */
+  accel_device_info info; /* as the public header has it; info.name is "rocm:0" */
+  const accel_plugin
+      *plugin;             /* full table: slots that an older plugin lacks are NULL.  NULL when the hardware is not there */
+  const char *plugin_path; /* the plugin's file; "" when there is none */
+  uint32_t index;          /* the plugin's number of the device */
+  accel_plugin_device facts; /* as the plugin gave them */
+  uint32_t card;             /* the same for all routes to one physical card; 0: not known to share */
 } accel__device;
 
 /* The answer to a device string. */
@@ -60,33 +63,34 @@ typedef struct accel__choice {
   uint32_t n;
   accel__device *const *device; /* to try in this order; no reason against them is known so far */
   uint32_t n_reasons;
-  const char *const *reason;    /* "rocm:0: no libamdhip64.so.7 ...": one for each name or device passed over */
-  accel__arena arena;           /* of the lists; the devices belong to the hardware object */
+  const char *const *reason; /* "rocm:0: no libamdhip64.so.7 ...": one for each name or device passed over */
+  accel__arena arena;        /* of the lists; the devices belong to the hardware object */
 } accel__choice;
 
 /* Which devices a user's string means.  NULL or "": "cpu".  Comma-separated names in any letter case, tried in order:
- *   auto             ROCm, CUDA, OpenCL, Vulkan, others, CPU; no software devices (unless allowed); a card once, by its best route
- *   gpu, gpu:N       real GPUs in that order; the N-th card
- *   cpu, rocm, ...   the devices of a plugin, best first (discrete, integrated, other, software)
- *   rocm:N, rocm:ID, vulkan:NAME   one device by number, id (PCI address or UUID) or part of its name
- *   pci:ADDRESS      every route to the card at that address; "0000:" may be left off
- * Hardware names of the registry and their aliases (registry/hardware.json) work, too: amd = rocm = hip, nvidia = cuda ...
- * ACCEL_OK: choice.n >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy names
- * devices that can ("rocm:0").  ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.  On failure reasons are filled, too. */
+ *   auto             ROCm, CUDA, OpenCL, Vulkan, others, CPU; no software devices (unless allowed); a card once, by its best
+ * route gpu, gpu:N       real GPUs in that order; the N-th card cpu, rocm, ...   the devices of a plugin, best first
+ * (discrete, integrated, other, software) rocm:N, rocm:ID, vulkan:NAME   one device by number, id (PCI address or UUID) or
+ * part of its name pci:ADDRESS      every route to the card at that address; "0000:" may be left off Hardware names of the
+ * registry and their aliases (registry/hardware.json) work, too: amd = rocm = hip, nvidia = cuda ... ACCEL_OK: choice.n
+ * >= 1.  ACCEL_ERROR_DEVICE_UNAVAILABLE: nothing named can serve; the message gives each reason, the remedy names devices
+ * that can ("rocm:0").  ACCEL_ERROR_ARGUMENT: a name that means no hardware at all.  On failure reasons are filled, too. */
 accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted, accel__choice *out);
 void accel__choice_free(accel__choice *choice);
 
-/* Runs a tiny program at fp32 on the device and compares it with known numbers: at most once for each device, the verdict is kept.
- * ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device is not usable for another reason; `info` has it, too. */
+/* Runs a tiny program at fp32 on the device and compares it with known numbers: at most once for each device, the verdict is
+ * kept. ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device is not usable for another reason; `info` has it, too. */
 accel_status accel__device_test(accel__hardware *hardware, accel__device *device);
-/* The same for another precision ("fp16", "bf16"): ACCEL_ERROR_PRECISION with the reason when the device cannot or computes wrongly. */
+/* The same for another precision ("fp16", "bf16"): ACCEL_ERROR_PRECISION with the reason when the device cannot or computes
+ * wrongly. */
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device, const char *precision);
 
-/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say (other programs' use counts). */
+/* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say (other programs' use counts).
+ */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device, accel_plugin_memory *out);
 
-/* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not there, self-tests run.  Kept
- * until refresh.  The list is a copy of its own, to be freed with accel__devices_free. */
+/* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not there, self-tests run.
+ * Kept until refresh.  The list is a copy of its own, to be freed with accel__devices_free. */
 accel_status accel__hardware_detect(accel__hardware *hardware, bool refresh, accel_devices **out);
 void accel__devices_free(accel_devices **devices); /* is accel_devices_free */
 /* {"schema":"accel.detect/1",...}: the capability dictionary, docs/detect.md.  malloc'd. */

@@ -21,10 +21,10 @@ typedef struct accel__plugin_file {
   const char *path, *key; /* key: "rocm" of libaccel_rocm.so; "" for a directory */
   accel__verdict verdict;
   const char *why;
-  bool trusted;       /* touches no driver: opened here without asking the helper */
-  bool known;         /* verdict, identity and devices are there */
-  bool opened;        /* in this process: `table` is its table */
-  bool broken;        /* it was good in the helper, but could not be opened here; `why` */
+  bool trusted; /* touches no driver: opened here without asking the helper */
+  bool known;   /* verdict, identity and devices are there */
+  bool opened;  /* in this process: `table` is its table */
+  bool broken;  /* it was good in the helper, but could not be opened here; `why` */
   accel_plugin table;
   const char *name, *implementation_type, *version, *build_id;
   uint32_t n;
@@ -32,10 +32,10 @@ typedef struct accel__plugin_file {
 } accel__plugin_file;
 
 struct accel__entry {
-  accel__device device; /* first: an accel__device * of ours is an accel__entry * */
-  accel__plugin_file *file; /* NULL: hardware that is not there */
-  const char *stem;   /* the name's first part: the plugin's name, or "rocm" for an AMD card behind a CUDA layer */
-  uint32_t number;    /* the name's second part */
+  accel__device device;        /* first: an accel__device * of ours is an accel__entry * */
+  accel__plugin_file *file;    /* NULL: hardware that is not there */
+  const char *stem;            /* the name's first part: the plugin's name, or "rocm" for an AMD card behind a CUDA layer */
+  uint32_t number;             /* the name's second part */
   int8_t proof[ACCEL__PROOFS]; /* accel__proof or ACCEL__PROOF_UNTRIED */
   const char *proof_why[ACCEL__PROOFS];
 };
@@ -44,15 +44,15 @@ struct accel__entry {
 
 typedef struct accel__gpu { /* "" or 0: not known */
   const char *name, *arch, *id, *uuid, *platform, *driver;
-  const char *type;     /* "discrete", "integrated", "software", "other" */
+  const char *type; /* "discrete", "integrated", "software", "other" */
   uint64_t vram_total, vram_used, gtt_total, gtt_used;
   uint32_t units, wave;
-  int hidden;           /* 1: a visibility variable hides it from programs */
+  int hidden; /* 1: a visibility variable hides it from programs */
 } accel__gpu;
 
 typedef struct accel__source {
-  const char *name;     /* "hip", "hsa", "sysfs", "rocm-smi", "cuda", "opencl", "vulkan", "openvino" ... */
-  const char *library;  /* the file or command that answered; "" */
+  const char *name;    /* "hip", "hsa", "sysfs", "rocm-smi", "cuda", "opencl", "vulkan", "openvino" ... */
+  const char *library; /* the file or command that answered; "" */
   const char *version, *driver, *error, *remedy; /* error "": it answered, even if with no devices */
   bool asked;
   uint32_t n;
@@ -60,29 +60,38 @@ typedef struct accel__source {
 } accel__source;
 
 typedef enum accel__source_kind { /* AMD's first, in the order they are believed */
-  ACCEL__SOURCE_HIP, ACCEL__SOURCE_HSA, ACCEL__SOURCE_SYSFS, ACCEL__SOURCE_SMI, ACCEL__SOURCE_CUDA_AMD,
-  ACCEL__SOURCE_CUDA, ACCEL__SOURCE_OPENCL, ACCEL__SOURCE_VULKAN, ACCEL__SOURCE_OPENVINO, ACCEL__SOURCE_QUALCOMM, ACCEL__SOURCE_WEBGPU,
-  ACCEL__SOURCES
+                                  ACCEL__SOURCE_HIP,
+                                  ACCEL__SOURCE_HSA,
+                                  ACCEL__SOURCE_SYSFS,
+                                  ACCEL__SOURCE_SMI,
+                                  ACCEL__SOURCE_CUDA_AMD,
+                                  ACCEL__SOURCE_CUDA,
+                                  ACCEL__SOURCE_OPENCL,
+                                  ACCEL__SOURCE_VULKAN,
+                                  ACCEL__SOURCE_OPENVINO,
+                                  ACCEL__SOURCE_QUALCOMM,
+                                  ACCEL__SOURCE_WEBGPU,
+                                  ACCEL__SOURCES
 } accel__source_kind;
 
 typedef struct accel__access { /* may we open this device file? */
   const char *path;
-  int error;            /* errno of open(O_RDWR); 0 fine */
-  const char *group;    /* owning group, "" when the file is absent */
+  int error;         /* errno of open(O_RDWR); 0 fine */
+  const char *group; /* owning group, "" when the file is absent */
   uint32_t gid, mode;
   const char *remedy;
 } accel__access;
 
 typedef struct accel__variable { /* a visibility or override variable of a vendor: obeyed by its runtime, shown, never set */
-  const char *name, *value; /* NULL: unset */
+  const char *name, *value;      /* NULL: unset */
   const char *hardware, *verdict;
   bool warning;
 } accel__variable;
 
 typedef struct accel__vendors {
   accel__source source[ACCEL__SOURCES];
-  int amd_source;       /* the first AMD source with a device; -1 none */
-  accel__gpu *amd;      /* [amd_n]: that source's devices, gaps filled from the others by PCI address */
+  int amd_source;  /* the first AMD source with a device; -1 none */
+  accel__gpu *amd; /* [amd_n]: that source's devices, gaps filled from the others by PCI address */
   uint32_t amd_n;
   const char *amd_version; /* ROCm's, "" unknown */
   const char *amd_driver;  /* kernel driver: "amdgpu 6.3.6", "amdgpu (in the kernel)", "" not loaded */
@@ -92,16 +101,16 @@ typedef struct accel__vendors {
   uint32_t n_access;
   accel__variable *variable;
   uint32_t n_variables;
-  accel__arena *arena;  /* of everything here */
+  accel__arena *arena; /* of everything here */
 } accel__vendors;
 
 struct accel__hardware {
   pthread_mutex_t lock;
-  accel__arena arena;   /* everything below; given back by destroy alone */
+  accel__arena arena; /* everything below; given back by destroy alone */
   const accel__log *log;
   accel__pool *pool;
   const char *plugin_path; /* NULL: the standard places */
-  const char *probe;    /* NULL until looked for; "" not found */
+  const char *probe;       /* NULL until looked for; "" not found */
   const char *root;
   uint32_t timeout_ms;
   bool allow_software, searched, detected;
@@ -115,27 +124,32 @@ struct accel__hardware {
 };
 
 /* ---- hardware.c ---- */
-accel_status accel__detect_all(accel__hardware *h, bool refresh); /* plugins, vendors, self-tests, rows for what is absent; once */
+accel_status accel__detect_all(accel__hardware *h,
+                               bool refresh); /* plugins, vendors, self-tests, rows for what is absent; once */
 
 /* ---- loader.c ---- */
-accel_status accel__search_plugins(accel__hardware *h);                       /* fills h->file, once */
-accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file);  /* verdict and devices, once */
-accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file);  /* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */
-accel_status accel__know_named(accel__hardware *h, const char *stem);          /* the plugins whose devices may have names of that stem */
+accel_status accel__search_plugins(accel__hardware *h);                        /* fills h->file, once */
+accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file); /* verdict and devices, once */
+accel_status accel__open_plugin(accel__hardware *h,
+                                accel__plugin_file *file); /* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */
+accel_status accel__know_named(accel__hardware *h,
+                               const char *stem); /* the plugins whose devices may have names of that stem */
 accel_status accel__know_all(accel__hardware *h);
-bool accel__key_fits(const char *key, const char *stem);                        /* "rocm", "rocm6" fit rocm */
-accel_status accel__library_directory(accel__arena *arena, char **out);       /* of the file this code is in; NULL unknown */
-void accel__quiet_host(accel__hardware *h, accel_plugin_host *host);          /* log, parallel, workers, fault of the context */
+bool accel__key_fits(const char *key, const char *stem);                /* "rocm", "rocm6" fit rocm */
+accel_status accel__library_directory(accel__arena *arena, char **out); /* of the file this code is in; NULL unknown */
+void accel__quiet_host(accel__hardware *h, accel_plugin_host *host);    /* log, parallel, workers, fault of the context */
 
 /* ---- devices.c ---- */
-accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts, const accel_plugin_memory *memory, uint32_t n);
-accel_status accel__test_entry(accel__hardware *h, accel__entry *entry, int proof); /* runs it unless it was; ACCEL_OK also for a fail */
+accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file, const accel_plugin_device *facts,
+                                const accel_plugin_memory *memory, uint32_t n);
+accel_status accel__test_entry(accel__hardware *h, accel__entry *entry,
+                               int proof); /* runs it unless it was; ACCEL_OK also for a fail */
 void accel__quarantine(accel__entry *entry, const char *reason, const char *remedy); /* strings of h->arena */
 bool accel__name_is_amd(const char *vendors_name);
 const char *accel__type_name(uint32_t type);
-void accel__normal_address(char *out, size_t n, const char *id);              /* lower case, with domain */
-const char *accel__hardware_of(const char *stem);                             /* "rocm" -> "amd" */
-const char *accel__stem_of(const char *hardware);                             /* "amd" -> "rocm" */
+void accel__normal_address(char *out, size_t n, const char *id); /* lower case, with domain */
+const char *accel__hardware_of(const char *stem);                /* "rocm" -> "amd" */
+const char *accel__stem_of(const char *hardware);                /* "amd" -> "rocm" */
 
 /* ---- spawn.c ---- */
 typedef struct accel__spawned {
@@ -144,15 +158,17 @@ typedef struct accel__spawned {
   int signal;
   bool timed_out;
 } accel__spawned;
-/* Runs argv[0] (searched in PATH when it has no slash) in a process group of its own, stdin /dev/null; kills the group after timeout_ms.
- * ACCEL_ERROR_NOT_FOUND when there is no such program, ACCEL_ERROR_IO when it cannot be started. */
+/* Runs argv[0] (searched in PATH when it has no slash) in a process group of its own, stdin /dev/null; kills the group after
+ * timeout_ms. ACCEL_ERROR_NOT_FOUND when there is no such program, ACCEL_ERROR_IO when it cannot be started. */
 accel_status accel__spawn(const char *const *argv, uint32_t timeout_ms, accel__spawned *out);
 void accel__spawned_free(accel__spawned *s);
 
 /* ---- helper.c ---- */
 const char *accel__find_probe(accel__hardware *h); /* path, "" when there is none */
-/* Runs accel-probe with the words; *json is what it printed.  On failure `verdict` says CRASH, HANG or HELPER and `why` a sentence. */
-accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json, accel__verdict *verdict, const char **why);
+/* Runs accel-probe with the words; *json is what it printed.  On failure `verdict` says CRASH, HANG or HELPER and `why` a
+ * sentence. */
+accel_status accel__ask_probe(accel__hardware *h, const char *const *words, accel__json_file *json, accel__verdict *verdict,
+                              const char **why);
 
 /* ---- vendors.c, amd.c, amd_sysfs.c, amd_smi.c, variables.c ---- */
 accel_status accel__ask_vendors(accel__hardware *h, bool refresh); /* h->vendors */
@@ -163,11 +179,13 @@ accel_status accel__amd_access(accel__hardware *h, accel__vendors *v);
 accel_status accel__variables(accel__hardware *h, accel__vendors *v);
 bool accel__amd_memory(const accel__hardware *h, const char *address, accel__gpu *out); /* now, from sysfs */
 bool accel__gfx_is_integrated(const char *arch);
-/* Marks what ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) hide; gpu[0..n) in the runtime's order. */
+/* Marks what ROCR_VISIBLE_DEVICES, GPU_DEVICE_ORDINAL, HIP_VISIBLE_DEVICES (else CUDA_VISIBLE_DEVICES) hide; gpu[0..n) in
+ * the runtime's order. */
 void accel__amd_hide(accel__gpu *gpu, uint32_t n);
 
 /* ---- absent.c ---- */
-/* Why devices of this hardware (registry name) cannot be had here and what to do; the four facts as known.  Needs h->vendors. */
+/* Why devices of this hardware (registry name) cannot be had here and what to do; the four facts as known.  Needs
+ * h->vendors. */
 typedef struct accel__absence {
   int compiled, loaded, found;
   const char *reason, *remedy;
@@ -177,25 +195,25 @@ accel_status accel__absent_rows(accel__hardware *h); /* h->absent */
 
 /* ---- small ---- */
 static inline const char *accel__or_empty(const char *text) { return text ? text : ""; }
-#define ACCEL_ALLOC(pointer, arena, count)                                         \
-  do {                                                                             \
-    (pointer) = accel__arena_array((arena), (count), sizeof *(pointer));           \
-    if (!(pointer)) return ACCEL_ERROR_OUT_OF_MEMORY;                              \
+#define ACCEL_ALLOC(pointer, arena, count)                               \
+  do {                                                                   \
+    (pointer) = accel__arena_array((arena), (count), sizeof *(pointer)); \
+    if (!(pointer)) return ACCEL_ERROR_OUT_OF_MEMORY;                    \
   } while (0)
-#define ACCEL_FORMAT(pointer, arena, ...)                                          \
-  do {                                                                             \
-    (pointer) = accel__arena_printf((arena), __VA_ARGS__);                         \
-    if (!(pointer)) return ACCEL_ERROR_OUT_OF_MEMORY;                              \
+#define ACCEL_FORMAT(pointer, arena, ...)                  \
+  do {                                                     \
+    (pointer) = accel__arena_printf((arena), __VA_ARGS__); \
+    if (!(pointer)) return ACCEL_ERROR_OUT_OF_MEMORY;      \
   } while (0)
 /* Appends to a list in the arena (an outgrown list stays there until the end). */
-#define ACCEL_PUSH(arena, list, n, capacity, item)                                                    \
-  do {                                                                                                \
-    if ((n) == (capacity)) {                                                                          \
-      void *grown_ = accel__hardware_grow((arena), (list), (n), &(capacity), sizeof *(list));                  \
-      if (!grown_) return ACCEL_ERROR_OUT_OF_MEMORY;                                                  \
-      (list) = grown_;                                                                                \
-    }                                                                                                 \
-    (list)[(n)++] = (item);                                                                           \
+#define ACCEL_PUSH(arena, list, n, capacity, item)                                            \
+  do {                                                                                        \
+    if ((n) == (capacity)) {                                                                  \
+      void *grown_ = accel__hardware_grow((arena), (list), (n), &(capacity), sizeof *(list)); \
+      if (!grown_) return ACCEL_ERROR_OUT_OF_MEMORY;                                          \
+      (list) = grown_;                                                                        \
+    }                                                                                         \
+    (list)[(n)++] = (item);                                                                   \
   } while (0)
 void *accel__hardware_grow(accel__arena *arena, const void *list, size_t n, size_t *capacity, size_t size);
 

@@ -40,7 +40,8 @@ accel_status accel__library_directory(accel__arena *arena, char **out) {
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status add_file(accel__hardware *h, const char *path, const char *key, size_t key_n, accel__verdict verdict, const char *why) {
+static accel_status add_file(accel__hardware *h, const char *path, const char *key, size_t key_n, accel__verdict verdict,
+                             const char *why) {
   accel__plugin_file *file;
   ACCEL_ALLOC(file, &h->arena, 1);
   file->path = accel__arena_string(&h->arena, path);
@@ -58,7 +59,8 @@ static accel_status add_file(accel__hardware *h, const char *path, const char *k
 static accel_status search_directory(accel__hardware *h, const char *directory) {
   char **names = NULL;
   size_t n = 0;
-  if (!accel__is_directory(directory)) return add_file(h, directory, "", 0, ACCEL__VERDICT_ABSENT, "there is no such directory");
+  if (!accel__is_directory(directory))
+    return add_file(h, directory, "", 0, ACCEL__VERDICT_ABSENT, "there is no such directory");
   accel_status status = accel__list_directory(directory, &h->arena, &names, &n);
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
   if (status != ACCEL_OK) {
@@ -140,19 +142,27 @@ static int host_fault(void *self, const char *point) {
 }
 
 void accel__quiet_host(accel__hardware *h, accel_plugin_host *host) {
-  *host = (accel_plugin_host){.size = sizeof *host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = h, .log = host_log, .parallel = host_parallel,
-                              .workers = host_workers, .fault = host_fault};
+  *host = (accel_plugin_host){.size = sizeof *host,
+                              .abi = ACCEL_PLUGIN_ABI_NOW,
+                              .self = h,
+                              .log = host_log,
+                              .parallel = host_parallel,
+                              .workers = host_workers,
+                              .fault = host_fault};
 }
 
 /* ---- opening ---- */
 
 static bool name_is_taken(const accel__hardware *h, const accel__plugin_file *file, const char *name) {
   for (size_t i = 0; i < h->n_files; i++)
-    if (h->file[i] != file && h->file[i]->known && h->file[i]->verdict == ACCEL__VERDICT_GOOD && !strcmp(h->file[i]->name, name)) return true;
+    if (h->file[i] != file && h->file[i]->known && h->file[i]->verdict == ACCEL__VERDICT_GOOD &&
+        !strcmp(h->file[i]->name, name))
+      return true;
   return false;
 }
 
-static accel_status identify(accel__hardware *h, accel__plugin_file *file, const char *name, const char *type, const char *version, const char *build) {
+static accel_status identify(accel__hardware *h, accel__plugin_file *file, const char *name, const char *type,
+                             const char *version, const char *build) {
   const char *from[4] = {name, type, version, build};
   const char **to[4] = {&file->name, &file->implementation_type, &file->version, &file->build_id};
   char clean[64];
@@ -189,7 +199,8 @@ static accel_status know_here(accel__hardware *h, accel__plugin_file *file) {
   ACCEL_ALLOC(memory, &h->arena, ACCEL__MAX_DEVICES);
   accel__quiet_host(h, &host);
   accel__verdict verdict = accel__handshake(file->path, &host, &file->table, why, sizeof why);
-  if (verdict == ACCEL__VERDICT_GOOD && name_is_taken(h, file, file->table.name)) return refuse_shadowed(h, file, file->table.name);
+  if (verdict == ACCEL__VERDICT_GOOD && name_is_taken(h, file, file->table.name))
+    return refuse_shadowed(h, file, file->table.name);
   if (verdict == ACCEL__VERDICT_GOOD) verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
   if (verdict != ACCEL__VERDICT_GOOD) return refuse(h, file, verdict, why);
   for (uint32_t i = 0; i < n; i++) {
@@ -223,7 +234,8 @@ static void read_device(const accel__json *item, accel_plugin_device *d, accel_p
   snprintf(d->driver, sizeof d->driver, "%s", text_of(item, "driver"));
   snprintf(d->unusable, sizeof d->unusable, "%s", text_of(item, "unusable"));
   double type = number_of(item, "type");
-  d->type = type >= ACCEL_PLUGIN_DEVICE_CPU && type <= ACCEL_PLUGIN_DEVICE_OTHER ? (uint32_t)type : ACCEL_PLUGIN_DEVICE_OTHER;
+  d->type =
+      type >= ACCEL_PLUGIN_DEVICE_CPU && type <= ACCEL_PLUGIN_DEVICE_OTHER ? (uint32_t)type : ACCEL_PLUGIN_DEVICE_OTHER;
   d->flags = (uint32_t)number_of(item, "flags");
   d->wave = (uint32_t)number_of(item, "wave");
   d->units = (uint32_t)number_of(item, "units");
@@ -244,7 +256,8 @@ static accel_status read_answer(accel__hardware *h, accel__plugin_file *file, co
   const char *name = text_of(root, "name");
   if (verdict != ACCEL__VERDICT_GOOD || !*name) {
     bool known = verdict >= ACCEL__VERDICT_DLOPEN && verdict <= ACCEL__VERDICT_DEVICES;
-    return refuse(h, file, known ? (accel__verdict)verdict : ACCEL__VERDICT_CRASH, known ? text_of(root, "why") : "the probe's answer makes no sense");
+    return refuse(h, file, known ? (accel__verdict)verdict : ACCEL__VERDICT_CRASH,
+                  known ? text_of(root, "why") : "the probe's answer makes no sense");
   }
   if (name_is_taken(h, file, name)) return refuse_shadowed(h, file, name);
   ACCEL_ALLOC(devices, &h->arena, ACCEL__MAX_DEVICES);
@@ -254,7 +267,8 @@ static accel_status read_answer(accel__hardware *h, accel__plugin_file *file, co
     read_device(item, &devices[n], &memory[n]);
     n++;
   }
-  ACCEL_TRY(identify(h, file, name, text_of(root, "implementation_type"), text_of(root, "version"), text_of(root, "build_id")));
+  ACCEL_TRY(
+      identify(h, file, name, text_of(root, "implementation_type"), text_of(root, "version"), text_of(root, "build_id")));
   file->known = true;
   file->verdict = ACCEL__VERDICT_GOOD;
   return accel__add_devices(h, file, devices, memory, n);
@@ -282,7 +296,8 @@ accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file) {
 static bool same_devices(const accel__plugin_file *file, const accel_plugin_device *now, uint32_t n) {
   if (n != file->n) return false;
   for (uint32_t i = 0; i < n; i++)
-    if (strcmp(now[i].id, file->device[i]->device.facts.id) || strcmp(now[i].name, file->device[i]->device.facts.name)) return false;
+    if (strcmp(now[i].id, file->device[i]->device.facts.id) || strcmp(now[i].name, file->device[i]->device.facts.name))
+      return false;
   return true;
 }
 

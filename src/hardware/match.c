@@ -11,7 +11,7 @@ enum { MAX_WANTED = 1024, MAX_ELEMENTS = 16 };
 
 typedef struct wish { /* one element of the chain, "rocm:1" */
   char text[128];
-  char head[64]; /* lower case, aliases resolved to the device stem: "rocm" */
+  char head[64];    /* lower case, aliases resolved to the device stem: "rocm" */
   const char *tail; /* after the first colon, lower case; NULL none */
 } wish;
 
@@ -35,7 +35,8 @@ static int route_rank(const accel__entry *e) {
 }
 
 static int type_rank(const accel__entry *e) {
-  static const int rank[] = {3, 0, 0, 1, 4, 3}; /* by accel_plugin_device_type: discrete (and the CPU) first, software last */
+  /* by accel_plugin_device_type: discrete (and the CPU) first, software last */
+  static const int rank[] = {3, 0, 0, 1, 4, 3};
   uint32_t type = e->device.facts.type;
   return type < sizeof rank / sizeof *rank ? rank[type] : 3;
 }
@@ -162,9 +163,12 @@ static accel_status want_plugin(answer *a, const wish *w) {
       }
   if (taken) return ACCEL_OK;
   accel__buffer names = {0};
-  for (size_t i = 0; i < n; i++) accel__buffer_printf(&names, "%s%s (%s)", i ? ", " : "", found[i]->device.info.name, found[i]->device.info.description);
+  for (size_t i = 0; i < n; i++)
+    accel__buffer_printf(&names, "%s%s (%s)", i ? ", " : "", found[i]->device.info.name, found[i]->device.info.description);
   accel_status status = accel__buffer_status(&names);
-  if (status == ACCEL_OK) status = say(a, accel__arena_printf(a->arena, "%s: no such device; there %s %s", w->text, n == 1 ? "is" : "are", names.data));
+  if (status == ACCEL_OK)
+    status =
+        say(a, accel__arena_printf(a->arena, "%s: no such device; there %s %s", w->text, n == 1 ? "is" : "are", names.data));
   accel__buffer_free(&names);
   return status;
 }
@@ -189,8 +193,10 @@ static accel_status gather_gpus(answer *a, accel__entry ***out, size_t *n, size_
     bool seen = false;
     for (size_t j = 0; j < *n && !seen; j++)
       seen = all[i]->device.card && (*out)[j]->device.card == all[i]->device.card && !(*out)[j]->device.info.reason[0];
-    if (seen) ACCEL_PUSH(a->arena, routes, n_routes, routes_capacity, all[i]);
-    else ACCEL_PUSH(a->arena, *out, *n, capacity, all[i]);
+    if (seen)
+      ACCEL_PUSH(a->arena, routes, n_routes, routes_capacity, all[i]);
+    else
+      ACCEL_PUSH(a->arena, *out, *n, capacity, all[i]);
   }
   *n_cards = *n;
   for (size_t i = 0; i < n_routes; i++) ACCEL_PUSH(a->arena, *out, *n, capacity, routes[i]);
@@ -217,7 +223,8 @@ static accel_status want_gpu(answer *a, const wish *w) {
       if (found[i]->device.card && found[j]->device.card == found[i]->device.card) ACCEL_TRY(take(a, found[j]));
     return ACCEL_OK;
   }
-  return say(a, accel__arena_printf(a->arena, "%s: there %s %zu usable GPU%s", w->text, usable == 1 ? "is" : "are", usable, usable == 1 ? "" : "s"));
+  return say(a, accel__arena_printf(a->arena, "%s: there %s %zu usable GPU%s", w->text, usable == 1 ? "is" : "are", usable,
+                                    usable == 1 ? "" : "s"));
 }
 
 static accel_status want_auto(answer *a, const wish *w) {
@@ -243,7 +250,8 @@ static accel_status want_pci(answer *a, const wish *w) {
   accel__entry **found;
   size_t n, n_cards, seen = 0;
   char address[64];
-  if (!w->tail) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': pci needs an address, as in pci:0000:03:00.0", w->text);
+  if (!w->tail)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': pci needs an address, as in pci:0000:03:00.0", w->text);
   accel__normal_address(address, sizeof address, w->tail);
   ACCEL_TRY(gather_gpus(a, &found, &n, &n_cards));
   for (size_t i = 0; i < n; i++) {
@@ -262,8 +270,11 @@ static void suggest(accel__hardware *h, const char *head) {
   for (size_t i = 0; i < h->n_files && n < 64; i++)
     if (*h->file[i]->key) known[n++] = h->file[i]->key;
   const char *near = accel__nearest(head, known, n);
-  accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, rocm[:N], cuda[:N], opencl[:N], vulkan[:N] or "
-              "the name of a plugin", head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+  accel__fail(ACCEL_ERROR_ARGUMENT,
+              "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, rocm[:N], cuda[:N], opencl[:N], "
+              "vulkan[:N] or "
+              "the name of a plugin",
+              head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static bool is_plugin_name(const accel__hardware *h, const char *head) {
@@ -275,7 +286,9 @@ static bool is_plugin_name(const accel__hardware *h, const char *head) {
 static accel_status read_wish(accel__hardware *h, const char *text, size_t n, wish *w) {
   while (n && isspace((unsigned char)*text)) text++, n--;
   while (n && isspace((unsigned char)text[n - 1])) n--;
-  if (n == 0 || n >= sizeof w->text) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%.*s': %s", (int)(n < 80 ? n : 80), text, n ? "the name is too long" : "an empty name");
+  if (n == 0 || n >= sizeof w->text)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%.*s': %s", (int)(n < 80 ? n : 80), text,
+                       n ? "the name is too long" : "an empty name");
   accel__clean_copy(w->text, sizeof w->text, text, n);
   for (char *c = w->text; *c; c++) *c = (char)tolower((unsigned char)*c);
   char *colon = strchr(w->text, ':');
@@ -307,7 +320,8 @@ static void list_usable(answer *a, accel__buffer *out) {
   for (int cpu = 0; cpu < 2; cpu++)
     for (size_t i = 0; i < a->h->n_entries; i++) {
       const accel__entry *e = a->h->entry[i];
-      if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE || cpu != !strcmp(e->stem, "cpu")) continue;
+      if (e->device.info.reason[0] || e->device.facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE || cpu != !strcmp(e->stem, "cpu"))
+        continue;
       accel__buffer_printf(out, "%s%s", out->n ? ", " : "", e->device.info.name);
       if (!cpu) accel__buffer_printf(out, " (%s)", e->device.info.description);
     }
@@ -317,7 +331,8 @@ static accel_status nothing_serves(answer *a, const char *wanted) {
   accel__buffer all = {0}, usable = {0};
   for (size_t i = 0; i < a->n_reasons; i++) accel__buffer_printf(&all, "%s%s", i ? "; " : "", a->reason[i]);
   list_usable(a, &usable);
-  accel_status status = accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "device '%s' cannot serve: %s", wanted, all.n ? all.data : "no device");
+  accel_status status =
+      accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "device '%s' cannot serve: %s", wanted, all.n ? all.data : "no device");
   const char *first = accel__or_empty(a->remedy);
   accel__remedy(status, "%s%sdevices here: %s", first, *first ? "; " : "", usable.n ? usable.data : "none");
   accel__buffer_free(&all);
@@ -327,11 +342,13 @@ static accel_status nothing_serves(answer *a, const char *wanted) {
 
 static accel_status choose(answer *a, const char *wanted) {
   size_t n_elements = 0;
-  if (strlen(wanted) >= MAX_WANTED) return accel__fail(ACCEL_ERROR_ARGUMENT, "device: the name is longer than %d bytes", MAX_WANTED);
+  if (strlen(wanted) >= MAX_WANTED)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "device: the name is longer than %d bytes", MAX_WANTED);
   for (const char *at = wanted;; at++) {
     size_t n = strcspn(at, ",");
     wish w;
-    if (++n_elements > MAX_ELEMENTS) return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': more than %d names", wanted, MAX_ELEMENTS);
+    if (++n_elements > MAX_ELEMENTS)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': more than %d names", wanted, MAX_ELEMENTS);
     ACCEL_TRY(read_wish(a->h, at, n, &w));
     ACCEL_TRY(follow(a, &w));
     at += n;

@@ -1,4 +1,5 @@
-/* selftest.c - see selftest.h.  The expected numbers come from tests/goldens/hardware_selftest.py, which has the same formulas. */
+/* selftest.c - see selftest.h.  The expected numbers come from tests/goldens/hardware_selftest.py, which has the same
+ * formulas. */
 #include "hardware/selftest.h"
 
 #include <math.h>
@@ -39,14 +40,17 @@ static const accel_plugin_symbol symbols[] = {{.name = "T", .min = 1, .max = 64,
 static const accel_plugin_dim dims[DIMS] = {{.op = ACCEL_PLUGIN_DIM_SYMBOL, .a = 0},
                                             {.op = ACCEL_PLUGIN_DIM_CONST, .c = SELFTEST_C},
                                             {.op = ACCEL_PLUGIN_DIM_CONST, .c = SELFTEST_F}};
-#define ROWS(label, what, width) {.name = label, .kind = ACCEL_PLUGIN_TENSOR_##what, .rank = 2, .dim = {DIM_T, width}, .weight = -1, .space = -1}
-#define VECTOR(label, index, width) {.name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 1, .dim = {width}, .weight = index, .space = -1}
-#define MATRIX(label, index, n, k) {.name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 2, .dim = {n, k}, .weight = index, .space = -1}
+#define ROWS(label, what, width) \
+  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_##what, .rank = 2, .dim = {DIM_T, width}, .weight = -1, .space = -1 }
+#define VECTOR(label, index, width) \
+  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 1, .dim = {width}, .weight = index, .space = -1 }
+#define MATRIX(label, index, n, k) \
+  { .name = label, .kind = ACCEL_PLUGIN_TENSOR_WEIGHT, .rank = 2, .dim = {n, k}, .weight = index, .space = -1 }
 static const accel_plugin_tensor tensors[TENSORS] = {
-    [X] = ROWS("x", INPUT, DIM_C),       [GAMMA] = VECTOR("gamma", 0, DIM_C), [BETA] = VECTOR("beta", 1, DIM_C),
-    [H] = ROWS("h", VALUE, DIM_C),       [W1] = MATRIX("w1", 2, DIM_F, DIM_C), [B1] = VECTOR("b1", 3, DIM_F),
-    [G] = ROWS("g", VALUE, DIM_F),       [W2] = MATRIX("w2", 4, DIM_C, DIM_F), [B2] = VECTOR("b2", 5, DIM_C),
-    [Y] = ROWS("y", VALUE, DIM_C),       [P] = ROWS("p", VALUE, DIM_C),
+    [X] = ROWS("x", INPUT, DIM_C), [GAMMA] = VECTOR("gamma", 0, DIM_C),  [BETA] = VECTOR("beta", 1, DIM_C),
+    [H] = ROWS("h", VALUE, DIM_C), [W1] = MATRIX("w1", 2, DIM_F, DIM_C), [B1] = VECTOR("b1", 3, DIM_F),
+    [G] = ROWS("g", VALUE, DIM_F), [W2] = MATRIX("w2", 4, DIM_C, DIM_F), [B2] = VECTOR("b2", 5, DIM_C),
+    [Y] = ROWS("y", VALUE, DIM_C), [P] = ROWS("p", VALUE, DIM_C),
 };
 static const accel_plugin_weight weights[SELFTEST_WEIGHTS] = {
     {.name = "gamma", .rank = 1, .dim = {SELFTEST_C}, .use = ACCEL_PLUGIN_USE_PLAIN},
@@ -56,14 +60,18 @@ static const accel_plugin_weight weights[SELFTEST_WEIGHTS] = {
     {.name = "w2", .rank = 2, .dim = {SELFTEST_C, SELFTEST_F}, .use = ACCEL_PLUGIN_USE_LINEAR},
     {.name = "b2", .rank = 1, .dim = {SELFTEST_C}, .use = ACCEL_PLUGIN_USE_PLAIN},
 };
-#define ATTR_I(name, value) {.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_I, .i = (value)}
-#define ATTR_F(name, value) {.key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_F, .f = (value)}
+#define ATTR_I(name, value) \
+  { .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_I, .i = (value) }
+#define ATTR_F(name, value) \
+  { .key = ACCEL_PLUGIN_ATTR_##name, .type = ACCEL_PLUGIN_ATTR_F, .f = (value) }
 static const accel_plugin_attr norm_attrs[] = {ATTR_I(NORM_KIND, ACCEL_PLUGIN_NORM_LAYER), ATTR_F(EPS, 1e-5)};
 static const accel_plugin_attr gelu_attrs[] = {ATTR_I(ACT, ACCEL_PLUGIN_ACT_GELU)};
 static const accel_plugin_attr softmax_attrs[] = {ATTR_I(AXIS, -1)};
-#define NODE(which, inputs, n_inputs, output, attrs, n_attrs)                                                                  \
-  {.op = ACCEL_PLUGIN_OP_##which, .version = 1, .n_in = n_inputs, .n_out = 1, .in = inputs, .out = output, .attr = attrs, .n_attr = n_attrs, \
-   .state = -1}
+#define NODE(which, inputs, n_inputs, output, attrs, n_attrs)                                                              \
+  {                                                                                                                        \
+    .op = ACCEL_PLUGIN_OP_##which, .version = 1, .n_in = n_inputs, .n_out = 1, .in = inputs, .out = output, .attr = attrs, \
+    .n_attr = n_attrs, .state = -1                                                                                         \
+  }
 static const int32_t norm_in[] = {X, GAMMA, BETA}, up_in[] = {H, W1, B1}, down_in[] = {G, W2, B2, X}, softmax_in[] = {Y};
 static const int32_t h_out[] = {H}, g_out[] = {G}, y_out[] = {Y}, p_out[] = {P};
 static const accel_plugin_node nodes[] = {
@@ -75,13 +83,31 @@ static const accel_plugin_node nodes[] = {
 static const int32_t entry_nodes[] = {0, 1, 2, 3}, entry_in[] = {X}, entry_out[] = {Y, P};
 static const accel_plugin_entry entries[] = {
     {.name = "test", .node = entry_nodes, .n_node = 4, .in = entry_in, .out = entry_out, .n_in = 1, .n_out = 2}};
-static const accel_plugin_program program = {
-    .size = sizeof program, .abi = ACCEL_PLUGIN_ABI_NOW, .hash = 0x73656c6674657374u, .name = "selftest",
-    .symbol_stride = sizeof *symbols, .dim_stride = sizeof *dims, .space_stride = sizeof(accel_plugin_space),
-    .tensor_stride = sizeof *tensors, .state_stride = sizeof(accel_plugin_state), .node_stride = sizeof *nodes,
-    .entry_stride = sizeof *entries, .weight_stride = sizeof *weights,
-    .n_symbol = 1, .n_dim = DIMS, .n_tensor = TENSORS, .n_node = 4, .n_entry = 1, .n_weight = SELFTEST_WEIGHTS, .n_stage = 1,
-    .symbol = symbols, .dim = dims, .tensor = tensors, .node = nodes, .entry = entries, .weight = weights};
+static const accel_plugin_program program = {.size = sizeof program,
+                                             .abi = ACCEL_PLUGIN_ABI_NOW,
+                                             .hash = 0x73656c6674657374u,
+                                             .name = "selftest",
+                                             .symbol_stride = sizeof *symbols,
+                                             .dim_stride = sizeof *dims,
+                                             .space_stride = sizeof(accel_plugin_space),
+                                             .tensor_stride = sizeof *tensors,
+                                             .state_stride = sizeof(accel_plugin_state),
+                                             .node_stride = sizeof *nodes,
+                                             .entry_stride = sizeof *entries,
+                                             .weight_stride = sizeof *weights,
+                                             .n_symbol = 1,
+                                             .n_dim = DIMS,
+                                             .n_tensor = TENSORS,
+                                             .n_node = 4,
+                                             .n_entry = 1,
+                                             .n_weight = SELFTEST_WEIGHTS,
+                                             .n_stage = 1,
+                                             .symbol = symbols,
+                                             .dim = dims,
+                                             .tensor = tensors,
+                                             .node = nodes,
+                                             .entry = entries,
+                                             .weight = weights};
 
 /* ---- the precisions ---- */
 static const struct {
@@ -110,7 +136,9 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
   selftest_host *h = self;
   memset(out, 0, sizeof *out);
   if (index >= SELFTEST_WEIGHTS) {
-    if (error) snprintf(error->message, sizeof error->message, "the self-test has %d weights, number %u was asked for", SELFTEST_WEIGHTS, index);
+    if (error)
+      snprintf(error->message, sizeof error->message, "the self-test has %d weights, number %u was asked for",
+               SELFTEST_WEIGHTS, index);
     return ACCEL_PLUGIN_E_ARGUMENT;
   }
   out->data = h->format[index].store == ACCEL_PLUGIN_F32 ? (const void *)h->f32[index] : (const void *)h->half[index];
@@ -139,7 +167,9 @@ static void fill_weights(selftest_host *h, uint8_t dtype) {
   for (int w = 0; w < SELFTEST_WEIGHTS; w++) {
     const formula *f = &weight_formula[w];
     h->format[w] = (accel_plugin_format){.store = weights[w].use == ACCEL_PLUGIN_USE_PLAIN ? ACCEL_PLUGIN_F32 : dtype,
-                                         .scale = ACCEL_PLUGIN_NO_DTYPE, .zero = ACCEL_PLUGIN_NO_DTYPE, .outer = ACCEL_PLUGIN_NO_DTYPE};
+                                         .scale = ACCEL_PLUGIN_NO_DTYPE,
+                                         .zero = ACCEL_PLUGIN_NO_DTYPE,
+                                         .outer = ACCEL_PLUGIN_NO_DTYPE};
     for (uint32_t i = 0; i < f->n; i++) {
       h->f32[w][i] = formula_value(f, i);
       h->half[w][i] = to_half(h->f32[w][i], dtype);
@@ -170,13 +200,18 @@ static accel__proof failed(const char *call, int32_t rc, const accel_plugin_erro
   return ACCEL__PROOF_WRONG;
 }
 
-static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_endpoint *endpoint, const accel_plugin_host *host, double bound,
-                                    char *why, size_t n) {
+static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_endpoint *endpoint,
+                                    const accel_plugin_host *host, double bound, char *why, size_t n) {
   float x[SELFTEST_T * SELFTEST_C], got[2][SELFTEST_T * SELFTEST_C];
   for (uint32_t i = 0; i < input_formula.n; i++) x[i] = formula_value(&input_formula, i);
   for (int o = 0; o < 2; o++)
     for (int i = 0; i < SELFTEST_T * SELFTEST_C; i++) got[o][i] = NAN;
-  accel_plugin_view in = {.size = sizeof in, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = x, .capacity = sizeof x, .dim = {SELFTEST_T, SELFTEST_C}};
+  accel_plugin_view in = {.size = sizeof in,
+                          .dtype = ACCEL_PLUGIN_F32,
+                          .rank = 2,
+                          .host = x,
+                          .capacity = sizeof x,
+                          .dim = {SELFTEST_T, SELFTEST_C}};
   accel_plugin_view out[2];
   for (int o = 0; o < 2; o++)
     out[o] = (accel_plugin_view){.size = sizeof *out, .dtype = ACCEL_PLUGIN_F32, .host = got[o], .capacity = sizeof got[o]};
@@ -186,8 +221,8 @@ static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_end
   if (rc != ACCEL_PLUGIN_OK) return failed("handler", rc, &error, why, n);
   for (int o = 0; o < 2; o++) {
     if (out[o].rank != 2 || out[o].dim[0] != SELFTEST_T || out[o].dim[1] != SELFTEST_C) {
-      snprintf(why, n, "handler gave the wrong shape on the self-test: rank %u, [%lld, %lld] instead of [%d, %d]", (unsigned)out[o].rank,
-               (long long)out[o].dim[0], (long long)out[o].dim[1], SELFTEST_T, SELFTEST_C);
+      snprintf(why, n, "handler gave the wrong shape on the self-test: rank %u, [%lld, %lld] instead of [%d, %d]",
+               (unsigned)out[o].rank, (long long)out[o].dim[0], (long long)out[o].dim[1], SELFTEST_T, SELFTEST_C);
       return ACCEL__PROOF_WRONG;
     }
     size_t where = 0;
@@ -203,7 +238,8 @@ static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_end
   return ACCEL__PROOF_PASS;
 }
 
-static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, const accel_plugin_precision *precision, char *why, size_t n) {
+static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, const accel_plugin_precision *precision,
+                                 char *why, size_t n) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   accel_plugin_verdict verdict = {.size = sizeof verdict, .node = -1};
   int32_t rc = plugin->supports(device, &program, precision, &verdict, &error);
@@ -216,8 +252,8 @@ static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, co
   return ACCEL__PROOF_INCAPABLE;
 }
 
-accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision, const accel_plugin_host *base, char *why,
-                             size_t n) {
+accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision,
+                             const accel_plugin_host *base, char *why, size_t n) {
   size_t p = 0, known = sizeof precisions / sizeof *precisions;
   while (p < known && strcmp(precisions[p].name, precision)) p++;
   if (p == known) {
@@ -232,12 +268,22 @@ accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const 
   memset(h, 0, sizeof *h);
   h->base = base;
   fill_weights(h, precisions[p].dtype);
-  accel_plugin_host host = {.size = sizeof host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = h, .log = host_log, .weight_map = host_weight_map,
-                            .weight_unmap = host_weight_unmap, .release = host_release, .parallel = host_parallel,
-                            .workers = host_workers, .fault = host_fault};
+  accel_plugin_host host = {.size = sizeof host,
+                            .abi = ACCEL_PLUGIN_ABI_NOW,
+                            .self = h,
+                            .log = host_log,
+                            .weight_map = host_weight_map,
+                            .weight_unmap = host_weight_unmap,
+                            .release = host_release,
+                            .parallel = host_parallel,
+                            .workers = host_workers,
+                            .fault = host_fault};
   accel_plugin_options options = {.size = sizeof options, .host = &host, .extra = ""};
-  options.precision = (accel_plugin_precision){.size = sizeof options.precision, .compute = precisions[p].dtype, .kv = precisions[p].dtype,
-                                               .flags = ACCEL_PLUGIN_ALLOW_EMULATED, .format = h->format};
+  options.precision = (accel_plugin_precision){.size = sizeof options.precision,
+                                               .compute = precisions[p].dtype,
+                                               .kv = precisions[p].dtype,
+                                               .flags = ACCEL_PLUGIN_ALLOW_EMULATED,
+                                               .format = h->format};
   snprintf(options.precision.name, sizeof options.precision.name, "%s", precision);
 
   accel__proof proof = ask_supports(plugin, device, &options.precision, why, n);

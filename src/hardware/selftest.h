@@ -16,10 +16,10 @@ typedef enum accel__proof {
   ACCEL__PROOF_UNKNOWN = 3    /* a precision this test does not know */
 } accel__proof;
 
-/* Runs the program through supports, init, handler, cleanup at "fp32", "fp16" or "bf16" and compares: largest error <= 1e-4 (fp32),
- * 1e-2 (fp16), 6e-2 (bf16) times the root mean square of the expected values.  `base` lends log, parallel and workers (NULL: one
- * thread, silent).  `why` (n bytes) gets the reason when it is not a pass. */
-accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision, const accel_plugin_host *base, char *why,
-                             size_t n);
+/* Runs the program through supports, init, handler, cleanup at "fp32", "fp16" or "bf16" and compares: largest error <= 1e-4
+ * (fp32), 1e-2 (fp16), 6e-2 (bf16) times the root mean square of the expected values.  `base` lends log, parallel and
+ * workers (NULL: one thread, silent).  `why` (n bytes) gets the reason when it is not a pass. */
+accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision,
+                             const accel_plugin_host *base, char *why, size_t n);
 
 #endif

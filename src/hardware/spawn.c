@@ -1,7 +1,7 @@
 /* spawn.c - running another program with a time limit: accel-probe and rocm-smi.
  *
- * posix_spawn, a process group of its own, pipes for both outputs.  No signal handler is installed and no child of the application is
- * waited for: only our own process id is. */
+ * posix_spawn, a process group of its own, pipes for both outputs.  No signal handler is installed and no child of the
+ * application is waited for: only our own process id is. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -74,15 +74,17 @@ static void collect(int out, int err, int64_t deadline, accel__spawned *s) {
   }
 }
 
-/* The pipes may be closed by a program that goes on: it has the rest of the time, too.  The group is killed while the ended child still
- * holds its number, so that no other process can have it. */
+/* The pipes may be closed by a program that goes on: it has the rest of the time, too.  The group is killed while the ended
+ * child still holds its number, so that no other process can have it. */
 static void finish(pid_t pid, int64_t deadline, accel__spawned *s) {
   int status = 0;
   pid_t got = 0;
   siginfo_t info = {0};
   while (!s->timed_out && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
-    if (now_ms() >= deadline) s->timed_out = true;
-    else nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (now_ms() >= deadline)
+      s->timed_out = true;
+    else
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
   kill(-pid, SIGKILL);
   while ((got = waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;

@@ -9,11 +9,21 @@
 
 static const struct {
   const char *name, *hardware;
-} shown[] = {{"HIP_VISIBLE_DEVICES", "amd"},      {"ROCR_VISIBLE_DEVICES", "amd"},     {"GPU_DEVICE_ORDINAL", "amd"},
-             {"HSA_OVERRIDE_GFX_VERSION", "amd"}, {"ROCM_PATH", "amd"},                {"HIP_PATH", "amd"},
-             {"CUDA_VISIBLE_DEVICES", "cuda"},    {"CUDA_DEVICE_ORDER", "cuda"},       {"VK_DRIVER_FILES", "vulkan"},
-             {"VK_ICD_FILENAMES", "vulkan"},      {"VK_LOADER_DRIVERS_SELECT", "vulkan"}, {"OCL_ICD_VENDORS", "opencl"},
-             {"OCL_ICD_FILENAMES", "opencl"},     {"POCL_CACHE_DIR", "opencl"},        {"LD_LIBRARY_PATH", ""}};
+} shown[] = {{"HIP_VISIBLE_DEVICES", "amd"},
+             {"ROCR_VISIBLE_DEVICES", "amd"},
+             {"GPU_DEVICE_ORDINAL", "amd"},
+             {"HSA_OVERRIDE_GFX_VERSION", "amd"},
+             {"ROCM_PATH", "amd"},
+             {"HIP_PATH", "amd"},
+             {"CUDA_VISIBLE_DEVICES", "cuda"},
+             {"CUDA_DEVICE_ORDER", "cuda"},
+             {"VK_DRIVER_FILES", "vulkan"},
+             {"VK_ICD_FILENAMES", "vulkan"},
+             {"VK_LOADER_DRIVERS_SELECT", "vulkan"},
+             {"OCL_ICD_VENDORS", "opencl"},
+             {"OCL_ICD_FILENAMES", "opencl"},
+             {"POCL_CACHE_DIR", "opencl"},
+             {"LD_LIBRARY_PATH", ""}};
 enum { SHOWN = sizeof shown / sizeof *shown };
 
 static const char *sentence_of(const char *name) {
@@ -22,7 +32,9 @@ static const char *sentence_of(const char *name) {
   return "";
 }
 
-static bool is_visibility(const char *name) { return accel__ends_with(name, "_VISIBLE_DEVICES") || !strcmp(name, "GPU_DEVICE_ORDINAL"); }
+static bool is_visibility(const char *name) {
+  return accel__ends_with(name, "_VISIBLE_DEVICES") || !strcmp(name, "GPU_DEVICE_ORDINAL");
+}
 
 static accel_status judge_visibility(accel__hardware *h, const accel__vendors *v, accel__variable *x) {
   bool cuda = !strcmp(x->name, "CUDA_VISIBLE_DEVICES");
@@ -71,7 +83,8 @@ static void judge_card(accel__buffer *b, const accel__gpu *g, const unsigned as[
     text = is[0] == as[0] ? "another line of the same generation: faults and wrong numbers are likely"
                           : "another generation: hangs of the whole machine have been reported; unset it";
   }
-  accel__buffer_printf(b, "%s%s (%s) runs as gfx%u%x%x: %s", b->n ? "; " : "", *g->id ? g->id : g->name, g->arch, as[0], as[1], as[2], text);
+  accel__buffer_printf(b, "%s%s (%s) runs as gfx%u%x%x: %s", b->n ? "; " : "", *g->id ? g->id : g->name, g->arch, as[0],
+                       as[1], as[2], text);
 }
 
 static accel_status judge_override(accel__hardware *h, const accel__vendors *v, accel__variable *x) {
@@ -92,7 +105,8 @@ static accel_status judge_override(accel__hardware *h, const accel__vendors *v, 
   for (uint32_t i = 0; i < kernel->n; i++) judge_card(&b, &kernel->gpu[i], as, &x->warning);
   accel_status status = accel__buffer_status(&b);
   if (status == ACCEL_OK)
-    x->verdict = b.n ? accel__arena_string(&h->arena, b.data) : "no AMD card whose true version is known: nothing to judge; libaccel never sets it";
+    x->verdict = b.n ? accel__arena_string(&h->arena, b.data)
+                     : "no AMD card whose true version is known: nothing to judge; libaccel never sets it";
   accel__buffer_free(&b);
   return x->verdict ? status : ACCEL_ERROR_OUT_OF_MEMORY;
 }
@@ -108,8 +122,10 @@ accel_status accel__variables(accel__hardware *h, accel__vendors *v) {
     accel__clean_copy(clean, sizeof clean, value, sizeof clean);
     x->value = accel__arena_string(&h->arena, clean);
     if (!x->value) return ACCEL_ERROR_OUT_OF_MEMORY;
-    if (is_visibility(x->name)) ACCEL_TRY(judge_visibility(h, v, x));
-    else if (!strcmp(x->name, "HSA_OVERRIDE_GFX_VERSION")) ACCEL_TRY(judge_override(h, v, x));
+    if (is_visibility(x->name))
+      ACCEL_TRY(judge_visibility(h, v, x));
+    else if (!strcmp(x->name, "HSA_OVERRIDE_GFX_VERSION"))
+      ACCEL_TRY(judge_override(h, v, x));
   }
   return ACCEL_OK;
 }

@@ -5,13 +5,17 @@
 
 static const struct {
   const char *name, *question; /* question: the helper's word; NULL: not asked there */
-} kinds[ACCEL__SOURCES] = {
-    [ACCEL__SOURCE_HIP] = {"hip", "hip"},           [ACCEL__SOURCE_HSA] = {"hsa", "hsa"},
-    [ACCEL__SOURCE_SYSFS] = {"sysfs", NULL},        [ACCEL__SOURCE_SMI] = {"rocm-smi", NULL},
-    [ACCEL__SOURCE_CUDA_AMD] = {"cuda-amd", NULL},  [ACCEL__SOURCE_CUDA] = {"cuda", "cuda"},
-    [ACCEL__SOURCE_OPENCL] = {"opencl", "opencl"},  [ACCEL__SOURCE_VULKAN] = {"vulkan", "vulkan"},
-    [ACCEL__SOURCE_OPENVINO] = {"openvino", "openvino"}, [ACCEL__SOURCE_QUALCOMM] = {"qualcomm", "qualcomm"},
-    [ACCEL__SOURCE_WEBGPU] = {"webgpu", "webgpu"}};
+} kinds[ACCEL__SOURCES] = {[ACCEL__SOURCE_HIP] = {"hip", "hip"},
+                           [ACCEL__SOURCE_HSA] = {"hsa", "hsa"},
+                           [ACCEL__SOURCE_SYSFS] = {"sysfs", NULL},
+                           [ACCEL__SOURCE_SMI] = {"rocm-smi", NULL},
+                           [ACCEL__SOURCE_CUDA_AMD] = {"cuda-amd", NULL},
+                           [ACCEL__SOURCE_CUDA] = {"cuda", "cuda"},
+                           [ACCEL__SOURCE_OPENCL] = {"opencl", "opencl"},
+                           [ACCEL__SOURCE_VULKAN] = {"vulkan", "vulkan"},
+                           [ACCEL__SOURCE_OPENVINO] = {"openvino", "openvino"},
+                           [ACCEL__SOURCE_QUALCOMM] = {"qualcomm", "qualcomm"},
+                           [ACCEL__SOURCE_WEBGPU] = {"webgpu", "webgpu"}};
 
 static const char *copy_of(accel__arena *arena, const accel__json *object, const char *key, accel_status *status) {
   const accel__json *item = accel__json_get(object, key);

@@ -2,6 +2,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -93,6 +94,14 @@ class Report(unittest.TestCase):
         for name in ("cpu", "cuda", "webnn"):
             self.assertIn(name, result.stdout)
         self.assertEqual(result.stderr, "")
+
+
+class SelfTest(unittest.TestCase):
+    def test_expected_numbers_are_the_scripts(self):
+        script = os.path.join(ROOT, "tests", "goldens", "hardware_selftest.py")
+        made = subprocess.run([sys.executable, script], check=True, stdout=subprocess.PIPE, text=True).stdout
+        with open(os.path.join(ROOT, "src", "hardware", "selftest_numbers.h")) as f:
+            self.assertEqual(f.read(), made)
 
 
 class BrokenPlugins(unittest.TestCase):

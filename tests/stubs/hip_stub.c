@@ -1,5 +1,6 @@
-/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang", "fail" (code 999), "print" (writes to
- * stdout like a talkative driver, then one device), else devices "name@pci@MiB" joined by '|'.  HIP_VISIBLE_DEVICES is obeyed. */
+/* hip_stub.c - a libamdhip64 for tests.  STUB_HIP: unset or "none" no device, "crash", "hang", "fail" (code 999), "print"
+ * (writes to stdout like a talkative driver, then one device), else devices "name@pci@MiB" joined by '|'.
+ * HIP_VISIBLE_DEVICES is obeyed. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,15 +27,18 @@ static void read_cards(const char *text) {
   n_cards = 0;
   while (text && *text && n_cards < MAX_CARDS) {
     unsigned mib = 0;
-    if (sscanf(text, "%127[^@]@%31[^@]@%u", card[n_cards].name, card[n_cards].id, &mib) == 3) card[n_cards++].bytes = (size_t)mib << 20;
+    if (sscanf(text, "%127[^@]@%31[^@]@%u", card[n_cards].name, card[n_cards].id, &mib) == 3)
+      card[n_cards++].bytes = (size_t)mib << 20;
     text = strchr(text, '|');
     if (text) text++;
   }
   const char *visible = getenv("HIP_VISIBLE_DEVICES");
   if (visible && *visible && n_cards) { /* one number is all the tests need */
     int only = atoi(visible);
-    if (only < 0 || only >= n_cards) n_cards = 0;
-    else card[0] = card[only], n_cards = 1;
+    if (only < 0 || only >= n_cards)
+      n_cards = 0;
+    else
+      card[0] = card[only], n_cards = 1;
   }
 }
 

@@ -1,5 +1,6 @@
-/* hsa_stub.c - a libhsa-runtime64 for tests.  STUB_HSA: unset or "none" a processor alone, "denied" (as without access to /dev/kfd),
- * "crash", else GPUs "gfx@name@bus:device.function in hex@MiB" joined by '|'; HSA_OVERRIDE_GFX_VERSION=X.Y.Z replaces the gfx name. */
+/* hsa_stub.c - a libhsa-runtime64 for tests.  STUB_HSA: unset or "none" a processor alone, "denied" (as without access to
+ * /dev/kfd), "crash", else GPUs "gfx@name@bus:device.function in hex@MiB" joined by '|'; HSA_OVERRIDE_GFX_VERSION=X.Y.Z
+ * replaces the gfx name. */
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +30,9 @@ static uint64_t n_cards;
 
 static void read_card(const char *text) {
   unsigned bus, device, function, mib;
-  if (sscanf(text, "%31[^@]@%64[^@]@%x:%x.%x@%u", card[n_cards].gfx, card[n_cards].name, &bus, &device, &function, &mib) != 6) return;
+  if (sscanf(text, "%31[^@]@%64[^@]@%x:%x.%x@%u", card[n_cards].gfx, card[n_cards].name, &bus, &device, &function, &mib) !=
+      6)
+    return;
   unsigned major, minor, step;
   const char *override = getenv("HSA_OVERRIDE_GFX_VERSION");
   if (override && sscanf(override, "%u.%u.%u", &major, &minor, &step) == 3)
@@ -43,7 +46,8 @@ int hsa_init(void) {
   if (!mode || !strcmp(mode, "none")) return 0;
   if (!strcmp(mode, "denied")) return 0x1008;
   if (!strcmp(mode, "crash")) raise(SIGABRT);
-  for (const char *text = mode; text && n_cards < MAX_CARDS; text = strchr(text, '|') ? strchr(text, '|') + 1 : NULL) read_card(text);
+  for (const char *text = mode; text && n_cards < MAX_CARDS; text = strchr(text, '|') ? strchr(text, '|') + 1 : NULL)
+    read_card(text);
   return 0;
 }
 /* Agent 0 is the processor, 1.. are cards. */
@@ -63,13 +67,17 @@ int hsa_agent_get_info(handle agent, int what, void *value) {
     return 0;
   }
   if (!agent.value) return 0x1001;
-  if (what == 0) strcpy(value, card[i].gfx);
-  else if (what == 0xA009) strcpy(value, card[i].name);
-  else if (what == 0xA011) snprintf(value, 21, "GPU-%016x", (unsigned)card[i].bdf);
+  if (what == 0)
+    strcpy(value, card[i].gfx);
+  else if (what == 0xA009)
+    strcpy(value, card[i].name);
+  else if (what == 0xA011)
+    snprintf(value, 21, "GPU-%016x", (unsigned)card[i].bdf);
   else if (what == 0xA006 || what == 0xA002 || what == 6 || what == 0xA00F) {
     number = what == 0xA006 ? card[i].bdf : what == 0xA002 ? 40 : what == 6 ? 32 : 0;
     memcpy(value, &number, sizeof number);
-  } else return 0x1001;
+  } else
+    return 0x1001;
   return 0;
 }
 int hsa_system_get_info(int what, void *value) {
@@ -86,9 +94,13 @@ int hsa_amd_agent_iterate_memory_pools(handle agent, int (*visit)(handle, void *
 int hsa_amd_memory_pool_get_info(handle pool, int what, void *value) {
   uint32_t segment = 0;
   bool allowed = true;
-  if (what == 0) memcpy(value, &segment, sizeof segment);
-  else if (what == 2) memcpy(value, &card[pool.value - 1].bytes, sizeof(size_t));
-  else if (what == 5) memcpy(value, &allowed, sizeof allowed);
-  else return 0x1001;
+  if (what == 0)
+    memcpy(value, &segment, sizeof segment);
+  else if (what == 2)
+    memcpy(value, &card[pool.value - 1].bytes, sizeof(size_t));
+  else if (what == 5)
+    memcpy(value, &allowed, sizeof allowed);
+  else
+    return 0x1001;
   return 0;
 }

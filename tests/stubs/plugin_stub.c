@@ -4,12 +4,12 @@
  *   STUB_ABI      made for another interface major        STUB_SHORT   table cut before the required functions end
  *   STUB_SYMBOL   no query symbol                         STUB_CRASH   crashes in query
  *   STUB_HANG     never returns from devices              STUB_MIX     says it carries another sanitizer
- *   STUB_SLOT     no handler                              STUB_GARBAGE devices fails, with bytes that are no text as the reason
- *   STUB_LIAR     claims a device and computes wrong      STUB_FAKER   computes nothing: leaves the outputs as they are
+ *   STUB_SLOT     no handler                              STUB_GARBAGE devices fails, with bytes that are no text as the
+ * reason STUB_LIAR     claims a device and computes wrong      STUB_FAKER   computes nothing: leaves the outputs as they are
  *   STUB_LATE     crashes in init
  *
- * With STUB_ENVIRONMENT="NAME" the devices come from that variable: "type;id;name;arch;unusable" joined by '|', type one of cpu,
- * discrete, integrated, software, other.  Unset: no devices ("cpu": one).
+ * With STUB_ENVIRONMENT="NAME" the devices come from that variable: "type;id;name;arch;unusable" joined by '|', type one of
+ * cpu, discrete, integrated, software, other.  Unset: no devices ("cpu": one).
  */
 #include <math.h>
 #include <signal.h>
@@ -56,8 +56,10 @@ static void read_fields(const char *text, size_t n, accel_plugin_device *d) {
   for (int field = 0; field < 5; field++) {
     size_t length = 0;
     while (length < n && text[length] != ';') length++;
-    if (field == 0) d->type = type_of(text, length);
-    else snprintf(to[field], room[field], "%.*s", (int)length, text);
+    if (field == 0)
+      d->type = type_of(text, length);
+    else
+      snprintf(to[field], room[field], "%.*s", (int)length, text);
     size_t step = length < n ? length + 1 : length;
     text += step;
     n -= step;
@@ -73,7 +75,8 @@ static const char *description(void) {
 #endif
 }
 
-static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n, accel_plugin_error *error) {
+static int32_t devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
+                       accel_plugin_error *error) {
   (void)host, (void)error;
 #if defined(STUB_HANG)
   for (;;) sleep(1000);
@@ -99,8 +102,8 @@ static int32_t memory(uint32_t device, accel_plugin_memory *out, accel_plugin_er
 
 /* ---- the self-test's ops at fp32 ---- */
 
-static int32_t supports(uint32_t device, const accel_plugin_program *p, const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
-                        accel_plugin_error *error) {
+static int32_t supports(uint32_t device, const accel_plugin_program *p, const accel_plugin_precision *precision,
+                        accel_plugin_verdict *verdict, accel_plugin_error *error) {
   (void)device, (void)error;
   for (uint32_t e = 0; e < p->n_entry; e++) {
     verdict[e].node = -1;
@@ -110,8 +113,8 @@ static int32_t supports(uint32_t device, const accel_plugin_program *p, const ac
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t estimate(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options, accel_plugin_estimate *out,
-                        accel_plugin_error *error) {
+static int32_t estimate(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options,
+                        accel_plugin_estimate *out, accel_plugin_error *error) {
   (void)device, (void)p, (void)options, (void)error;
   memset((char *)out + sizeof out->size, 0, sizeof *out - sizeof out->size);
   return ACCEL_PLUGIN_OK;
@@ -124,8 +127,8 @@ static void cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *ho
   free(endpoint);
 }
 
-static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options, accel_plugin_endpoint **out,
-                    accel_plugin_error *error) {
+static int32_t init(uint32_t device, const accel_plugin_program *p, const accel_plugin_options *options,
+                    accel_plugin_endpoint **out, accel_plugin_error *error) {
   (void)device;
 #if defined(STUB_LATE)
   raise(11);
@@ -168,11 +171,13 @@ static void linear(const float *x, const float *w, const float *bias, uint32_t k
 #endif
 
 /* The stub runs the self-test's program and no other: weights 0..5 are gamma, beta, w1, b1, w2, b2. */
-__attribute__((unused)) static int32_t handler(accel_plugin_endpoint *e, accel_plugin_session *session, accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
-                       accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error) {
+__attribute__((unused)) static int32_t handler(accel_plugin_endpoint *e, accel_plugin_session *session,
+                                               accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
+                                               accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error) {
   (void)session, (void)run;
   uint32_t c = e->rows_of[0], f = e->rows_of[3];
-  if (n_in != 1 || n_out != 2 || c > 256 || f > 256) return fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, "the stub runs the self-test alone");
+  if (n_in != 1 || n_out != 2 || c > 256 || f > 256)
+    return fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, "the stub runs the self-test alone");
   for (uint32_t o = 0; o < 2; o++) {
     out[o].rank = 2;
     out[o].dim[0] = in[0].dim[0];
@@ -209,13 +214,20 @@ static const accel_plugin table = {
 #else
     .abi = ACCEL_PLUGIN_ABI_NOW,
 #endif
-    .name = STUB_NAME, .implementation_type = "STUB", .version = "0.0", .build_id = "stub",
+    .name = STUB_NAME,
+    .implementation_type = "STUB",
+    .version = "0.0",
+    .build_id = "stub",
 #if defined(STUB_MIX)
     .sanitizer = ACCEL_SANITIZER == ACCEL_PLUGIN_TSAN ? ACCEL_PLUGIN_ASAN : ACCEL_PLUGIN_TSAN,
 #else
     .sanitizer = ACCEL_SANITIZER,
 #endif
-    .devices = devices, .memory = memory, .supports = supports, .estimate = estimate, .init = init,
+    .devices = devices,
+    .memory = memory,
+    .supports = supports,
+    .estimate = estimate,
+    .init = init,
 #if !defined(STUB_SLOT)
     .handler = handler,
 #endif
@@ -226,8 +238,10 @@ static const accel_plugin table = {
 __attribute__((visibility("default"))) const accel_plugin *another_symbol(void);
 __attribute__((visibility("default"))) const accel_plugin *another_symbol(void) { return &table; }
 #else
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi);
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi) {
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
+                                                                              uint32_t core_abi);
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
+                                                                              uint32_t core_abi) {
   (void)host, (void)core_abi;
 #if defined(STUB_CRASH)
   fputs("stub driver: about to fail\n", stderr);

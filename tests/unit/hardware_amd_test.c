@@ -1,4 +1,5 @@
-/* hardware_amd_test.c - AMD cards by HIP, HSA, sysfs, rocm-smi and a CUDA layer; permissions, visibility, the gfx override. */
+/* hardware_amd_test.c - AMD cards by HIP, HSA, sysfs, rocm-smi and a CUDA layer; permissions, visibility, the gfx override.
+ */
 #include "stubs/machine.h"
 
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include "hardware/internal.h"
 
 #define DGPU "0000:03:00.0"
-#define APU "0000:0c:00.0"
+#define APU  "0000:0c:00.0"
 
 static const cJSON *amd_of(const cJSON *report) { return cJSON_GetObjectItemCaseSensitive(report, "amd_details"); }
 static const cJSON *source_of(const cJSON *report, const char *name) {
@@ -14,9 +15,13 @@ static const cJSON *source_of(const cJSON *report, const char *name) {
   assert_non_null(row);
   return row;
 }
-static const cJSON *card_of(const cJSON *report, int i) { return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(amd_of(report), "devices"), i); }
+static const cJSON *card_of(const cJSON *report, int i) {
+  return cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(amd_of(report), "devices"), i);
+}
 
-static char *all_differences(const cJSON *report) { return cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(amd_of(report), "differences")); }
+static char *all_differences(const cJSON *report) {
+  return cJSON_PrintUnformatted(cJSON_GetObjectItemCaseSensitive(amd_of(report), "differences"));
+}
 
 static cJSON *look(const machine *m) {
   accel__hardware *h = machine_hardware(m, STUBS "/nowhere");
@@ -75,7 +80,7 @@ static void sysfs_alone_describes_the_cards(void **state) {
   assert_string_equal(report_text(apu, "arch"), "gfx1036");
   assert_string_equal(report_text(apu, "type"), "integrated");
   assert_string_equal(report_text(apu, "name"), "codename2"); /* the chip's, where no product name is written */
-  const cJSON *row = report_device(report, "rocm"); /* found, yet not usable: no HIP devices, no plugin */
+  const cJSON *row = report_device(report, "rocm");           /* found, yet not usable: no HIP devices, no plugin */
   assert_true(report_true(row, "found"));
   assert_false(report_true(row, "compiled"));
   assert_true(report_true(row, "is_amd"));
@@ -96,7 +101,8 @@ static void gfx_names_are_hexadecimal(void **state) {
   assert_string_equal(report_text(card_of(report, 1), "arch"), "gfx942");
   assert_string_equal(report_text(card_of(report, 2), "arch"), "gfx1151");
   assert_string_equal(report_text(card_of(report, 2), "type"), "integrated");
-  assert_int_equal(report_number(card_of(report, 0), "memory_total"), (int64_t)65520 << 20); /* from mem_banks: there is no DRM card */
+  assert_int_equal(report_number(card_of(report, 0), "memory_total"),
+                   (int64_t)65520 << 20); /* from mem_banks: there is no DRM card */
   cJSON_Delete(report);
   machine_free(&m);
 }
@@ -120,10 +126,12 @@ static void hip_is_believed_first_and_gaps_are_filled(void **state) {
   two_cards(&m);
   setenv("STUB_HIP", "AMD Radeon RX 6800@0000:03:00.0@16368|AMD Radeon Graphics@0000:0C:00.0@512", 1);
   setenv("STUB_HSA", "gfx1030@AMD Radeon RX 6800@03:00.0@16368|gfx1036@AMD Radeon Graphics@0c:00.0@512", 1);
-  machine_write(&m, "smi.json",
-                "{\"card0\": {\"Card series\": \"Radeon RX 6800\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1030\", "
-                "\"VRAM Total Memory (B)\": \"17163091968\", \"VRAM Total Used Memory (B)\": \"1073741824\", \"Unique ID\": \"0x1122334455667788\"}, "
-                "\"system\": {\"Driver version\": \"6.3.6\"}}\n");
+  machine_write(
+      &m, "smi.json",
+      "{\"card0\": {\"Card series\": \"Radeon RX 6800\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1030\", "
+      "\"VRAM Total Memory (B)\": \"17163091968\", \"VRAM Total Used Memory (B)\": \"1073741824\", \"Unique ID\": "
+      "\"0x1122334455667788\"}, "
+      "\"system\": {\"Driver version\": \"6.3.6\"}}\n");
   snprintf(smi, sizeof smi, "%s/smi.json", m.root);
   setenv("STUB_SMI", smi, 1);
   cJSON *report = look(&m);
@@ -134,7 +142,7 @@ static void hip_is_believed_first_and_gaps_are_filled(void **state) {
   assert_string_equal(report_text(source_of(report, "hsa"), "version"), "1.14");
   assert_string_equal(report_text(source_of(report, "rocm-smi"), "driver"), "6.3.6");
   const cJSON *card = card_of(report, 0);
-  assert_string_equal(report_text(card, "arch"), "gfx1030"); /* HIP does not say: from HSA */
+  assert_string_equal(report_text(card, "arch"), "gfx1030");                /* HIP does not say: from HSA */
   assert_int_equal(report_number(card, "gtt_total"), (int64_t)15900 << 20); /* from sysfs */
   assert_string_equal(report_text(card_of(report, 1), "type"), "integrated");
   char *differences = all_differences(report);
@@ -181,15 +189,17 @@ static void rocm_smi_alone_answers(void **state) {
   machine m = machine_new();
   char smi[128];
   (void)state;
-  machine_write(&m, "smi.json",
-                "{\"card0\": {\"Card Series\": \"AMD Radeon PRO W7900\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1100\", "
-                "\"VRAM Total Memory (B)\": \"48301604864\", \"GTT Total Memory (B)\": \"33000000000\"}}\n");
+  machine_write(
+      &m, "smi.json",
+      "{\"card0\": {\"Card Series\": \"AMD Radeon PRO W7900\", \"PCI Bus\": \"0000:03:00.0\", \"GFX Version\": \"gfx1100\", "
+      "\"VRAM Total Memory (B)\": \"48301604864\", \"GTT Total Memory (B)\": \"33000000000\"}}\n");
   snprintf(smi, sizeof smi, "%s/smi.json", m.root);
   setenv("STUB_SMI", smi, 1);
   cJSON *report = look(&m);
   assert_string_equal(report_text(amd_of(report), "believed"), "rocm-smi");
   assert_int_equal(report_number(card_of(report, 0), "memory_total"), 48301604864);
-  assert_string_equal(report_text(card_of(report, 0), "name"), "AMD Radeon PRO W7900"); /* other releases write other capitals */
+  assert_string_equal(report_text(card_of(report, 0), "name"),
+                      "AMD Radeon PRO W7900"); /* other releases write other capitals */
   cJSON_Delete(report);
   machine_free(&m);
 }
@@ -209,7 +219,10 @@ static void a_bad_rocm_smi_is_a_sentence(void **state) {
   setenv("STUB_SMI", "hang", 1);
   setenv("STUB_HIP", "hang", 1);
   accel__hardware *h = NULL;
-  accel__hardware_params params = {.plugin_path = STUBS "/nowhere", .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe", .root = m.root, .probe_timeout_ms = 2500};
+  accel__hardware_params params = {.plugin_path = STUBS "/nowhere",
+                                   .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe",
+                                   .root = m.root,
+                                   .probe_timeout_ms = 2500};
   assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
   cJSON *report = machine_report(h);
   assert_has(report_text(source_of(report, "rocm-smi"), "reason"), "hung");
@@ -248,22 +261,23 @@ static void visibility_variables_are_obeyed_and_shown(void **state) {
               {"0", NULL, NULL, NULL, DGPU},
               {"1", NULL, NULL, NULL, APU},
               {NULL, NULL, "1", NULL, APU},
-              {"1", NULL, "0", NULL, APU},      /* HIP counts among what ROCR leaves */
+              {"1", NULL, "0", NULL, APU}, /* HIP counts among what ROCR leaves */
               {"1", NULL, "1", NULL, ""},
-              {NULL, NULL, NULL, "1", APU},     /* HIP obeys CUDA's variable */
-              {NULL, NULL, "0", "1", DGPU},     /* and prefers its own */
+              {NULL, NULL, NULL, "1", APU}, /* HIP obeys CUDA's variable */
+              {NULL, NULL, "0", "1", DGPU}, /* and prefers its own */
               {NULL, "1", NULL, NULL, APU},
               {"GPU-1122334455667788", NULL, NULL, NULL, DGPU},
               {"GPU-1122", NULL, NULL, NULL, DGPU},
               {NULL, NULL, "-1", NULL, ""},
-              {"1,0", NULL, "0", NULL, APU},    /* the list's order counts */
+              {"1,0", NULL, "0", NULL, APU}, /* the list's order counts */
               {"7", NULL, NULL, NULL, ""},
               {"", NULL, NULL, NULL, DGPU " " APU}};
   machine m = machine_new();
   (void)state;
   two_cards(&m);
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
-    const char *const names[4] = {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"};
+    const char *const names[4] = {"ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES",
+                                  "CUDA_VISIBLE_DEVICES"};
     const char *const values[4] = {want[i].rocr, want[i].ordinal, want[i].hip, want[i].cuda};
     char got[128] = "";
     for (int v = 0; v < 4; v++) values[v] ? setenv(names[v], values[v], 1) : unsetenv(names[v]);
@@ -291,12 +305,9 @@ static void the_gfx_override_is_judged(void **state) {
   static const struct {
     const char *value, *verdict;
     int warning;
-  } want[] = {{"", "breaks the ROCm runtime", 1},
-              {"10.3.0", "a sister chip", 0},
-              {"10.3.1", "not needed", 0},
-              {"10.1.0", "another line of the same generation", 1},
-              {"11.0.0", "another generation", 1},
-              {"gfx1030", "not a version", 1},
+  } want[] = {{"", "breaks the ROCm runtime", 1},  {"10.3.0", "a sister chip", 0},
+              {"10.3.1", "not needed", 0},         {"10.1.0", "another line of the same generation", 1},
+              {"11.0.0", "another generation", 1}, {"gfx1030", "not a version", 1},
               {"10.3.0x", "not a version", 1}};
   machine m = machine_new();
   (void)state;
@@ -350,7 +361,8 @@ static void memory_takes_the_kernels_word(void **state) {
   machine_kfd(&m, 2, 100306, 0x0c, 8, 512, 0);
   machine_drm(&m, 0, DGPU, "", 4096, 1000, 15900);
   machine_drm(&m, 1, APU, "", 512, 100, 2000);
-  setenv("STUB_ROCM_DEVICES", "discrete;0000:03:00.0;AMD Radeon;gfx1030;|integrated;0000:0c:00.0;AMD Radeon Graphics;gfx1036;", 1);
+  setenv("STUB_ROCM_DEVICES",
+         "discrete;0000:03:00.0;AMD Radeon;gfx1030;|integrated;0000:0c:00.0;AMD Radeon Graphics;gfx1036;", 1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_int_equal(accel__hardware_choose(h, "rocm", &choice), ACCEL_OK);
   assert_int_equal(accel__device_memory(h, choice.device[0], &memory), ACCEL_OK); /* the stub says 8 GiB, 6 free */

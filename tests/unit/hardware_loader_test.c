@@ -1,4 +1,5 @@
-/* hardware_loader_test.c - plugin files good and bad: every verdict, the search order, the self-test, missing and failing helpers. */
+/* hardware_loader_test.c - plugin files good and bad: every verdict, the search order, the self-test, missing and failing
+ * helpers. */
 #include "stubs/machine.h"
 
 #include <dlfcn.h>
@@ -10,7 +11,9 @@
 
 static accel__hardware *quick_hardware(const machine *m, const char *plugin_path) {
   accel__hardware *h = NULL;
-  accel__hardware_params params = {.plugin_path = plugin_path, .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe", .root = m->root,
+  accel__hardware_params params = {.plugin_path = plugin_path,
+                                   .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe",
+                                   .root = m->root,
                                    .probe_timeout_ms = 3000};
   assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
   return h;
@@ -47,10 +50,12 @@ static void every_bad_plugin_has_its_verdict(void **state) {
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const cJSON *row = plugin_row(report, want[i].file);
     if (strcmp(report_text(row, "verdict"), want[i].verdict))
-      fail_msg("%s: verdict %s (%s), expected %s", want[i].file, report_text(row, "verdict"), report_text(row, "reason"), want[i].verdict);
+      fail_msg("%s: verdict %s (%s), expected %s", want[i].file, report_text(row, "verdict"), report_text(row, "reason"),
+               want[i].verdict);
     assert_has(report_text(row, "reason"), want[i].reason);
   }
-  const cJSON *good = report_device(report, "good"), *liar = report_device(report, "liar"), *faker = report_device(report, "faker");
+  const cJSON *good = report_device(report, "good"), *liar = report_device(report, "liar"),
+              *faker = report_device(report, "faker");
   const cJSON *late = report_device(report, "late");
   assert_true(report_true(good, "usable"));
   assert_string_equal(report_text(cJSON_GetObjectItem(good, "self_test"), "fp32"), "pass");
@@ -194,7 +199,8 @@ static void the_cpu_starts_no_process(void **state) {
   assert_int_equal(accel__device_test(h, choice.device[0]), ACCEL_OK);
   accel__choice_free(&choice);
   assert_int_not_equal(access(marker, F_OK), 0);
-  assert_int_equal(accel__hardware_choose(h, "npu", &choice), ACCEL_ERROR_DEVICE_UNAVAILABLE); /* this one does ask it, and gets no answer */
+  assert_int_equal(accel__hardware_choose(h, "npu", &choice),
+                   ACCEL_ERROR_DEVICE_UNAVAILABLE); /* this one does ask it, and gets no answer */
   assert_has(accel__message(), "ended the probe");
   assert_int_equal(access(marker, F_OK), 0);
   accel__choice_free(&choice);
@@ -298,7 +304,8 @@ static void text_of_drivers_is_cleaned(void **state) {
 static void spawning_reports_what_happened(void **state) {
   accel__spawned s;
   (void)state;
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "echo out; echo err >&2; exit 7", NULL}, 5000, &s), ACCEL_OK);
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "echo out; echo err >&2; exit 7", NULL}, 5000, &s),
+                   ACCEL_OK);
   assert_string_equal(s.out.data, "out\n");
   assert_string_equal(s.err.data, "err\n");
   assert_int_equal(s.exit_code, 7);
@@ -307,7 +314,8 @@ static void spawning_reports_what_happened(void **state) {
   assert_int_equal(s.signal, 11);
   accel__spawned_free(&s);
   /* Its child holds the pipe and sleeps on: both must go. */
-  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "sleep 100 & echo $!; wait", NULL}, 300, &s), ACCEL_OK);
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", "sleep 100 & echo $!; wait", NULL}, 300, &s),
+                   ACCEL_OK);
   assert_true(s.timed_out);
   int child = atoi(s.out.data);
   assert_true(child > 1);

@@ -6,9 +6,12 @@
 /* An APU beside a card; the card also by Vulkan and OpenCL, where processors pretend to be devices, too. */
 static accel__hardware *big_machine(machine *m) {
   *m = machine_new();
-  setenv("STUB_ROCM_DEVICES", "integrated;0000:0C:00.0;AMD Radeon Graphics;gfx1036;|discrete;0000:03:00.0;AMD Radeon RX 6800;gfx1030;", 1);
-  setenv("STUB_VULKAN_DEVICES",
-         "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 (RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;", 1);
+  setenv("STUB_ROCM_DEVICES",
+         "integrated;0000:0C:00.0;AMD Radeon Graphics;gfx1036;|discrete;0000:03:00.0;AMD Radeon RX 6800;gfx1030;", 1);
+  setenv(
+      "STUB_VULKAN_DEVICES",
+      "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 (RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;",
+      1);
   setenv("STUB_OPENCL_DEVICES", "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;", 1);
   setenv("STUB_NPU_DEVICES", "other;;Neural thing;;", 1);
   return machine_hardware(m, STUBS "/gpus");
@@ -20,13 +23,15 @@ static void assert_choice(accel__hardware *h, const char *wanted, const char *na
   char got[512] = "";
   accel_status status = accel__hardware_choose(h, wanted, &choice);
   if (status != ACCEL_OK) fail_msg("%s: %s", wanted, accel__message());
-  for (uint32_t i = 0; i < choice.n; i++) snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", choice.device[i]->info.name);
+  for (uint32_t i = 0; i < choice.n; i++)
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "", choice.device[i]->info.name);
   if (strcmp(got, names)) fail_msg("%s means '%s', expected '%s'", wanted, got, names);
   for (uint32_t i = 0; i < choice.n; i++) assert_non_null(choice.device[i]->plugin);
   accel__choice_free(&choice);
 }
 
-static void assert_refused(accel__hardware *h, const char *wanted, accel_status want, const char *message, const char *remedy) {
+static void assert_refused(accel__hardware *h, const char *wanted, accel_status want, const char *message,
+                           const char *remedy) {
   accel__choice choice;
   accel_status status = accel__hardware_choose(h, wanted, &choice);
   if (status != want) fail_msg("%s: status %d (%s), expected %d", wanted, status, accel__message(), want);
@@ -96,7 +101,10 @@ static void software_devices_need_leave(void **state) {
   assert_choice(h, "auto", "cpu");
   assert_refused(h, "gpu", ACCEL_ERROR_DEVICE_UNAVAILABLE, "no usable GPU", "devices here: cpu");
   accel__hardware_destroy(&h);
-  accel__hardware_params params = {.plugin_path = STUBS "/gpus", .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe", .root = m.root, .allow_software = true};
+  accel__hardware_params params = {.plugin_path = STUBS "/gpus",
+                                   .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe",
+                                   .root = m.root,
+                                   .allow_software = true};
   assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
   assert_choice(h, "auto", "vulkan:0 cpu"); /* never the emulator */
   assert_choice(h, "npu", "npu");
@@ -108,7 +116,8 @@ static void a_broken_route_leaves_the_next(void **state) {
   machine m = machine_new();
   accel__choice choice;
   (void)state;
-  setenv("STUB_ROCM_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 6600;gfx1032;built for gfx1030, the device is gfx1032", 1);
+  setenv("STUB_ROCM_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 6600;gfx1032;built for gfx1030, the device is gfx1032",
+         1);
   setenv("STUB_VULKAN_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 6600 (RADV);;", 1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_int_equal(accel__hardware_choose(h, "auto", &choice), ACCEL_OK);
@@ -117,7 +126,8 @@ static void a_broken_route_leaves_the_next(void **state) {
   assert_has(choice.reason[0], "rocm:0: built for gfx1030");
   accel__choice_free(&choice);
   assert_choice(h, "gpu:0", "vulkan:0");
-  assert_refused(h, "rocm:0", ACCEL_ERROR_DEVICE_UNAVAILABLE, "built for gfx1030", "devices here: vulkan:0 (AMD Radeon RX 6600 (RADV)), cpu");
+  assert_refused(h, "rocm:0", ACCEL_ERROR_DEVICE_UNAVAILABLE, "built for gfx1030",
+                 "devices here: vulkan:0 (AMD Radeon RX 6600 (RADV)), cpu");
   accel__hardware_destroy(&h);
   machine_free(&m);
 }
@@ -146,7 +156,8 @@ static void refusals_help(void **state) {
   assert_refused(h, "auto:1", ACCEL_ERROR_ARGUMENT, "auto takes nothing", "");
   assert_refused(h, "gpu:one", ACCEL_ERROR_ARGUMENT, "gpu takes a number", "");
   assert_refused(h, "pci", ACCEL_ERROR_ARGUMENT, "pci needs an address", "");
-  assert_refused(h, "cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu", ACCEL_ERROR_ARGUMENT, "more than 16", "");
+  assert_refused(h, "cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu,cpu", ACCEL_ERROR_ARGUMENT,
+                 "more than 16", "");
   char *long_name = calloc(1, 5001);
   memset(long_name, 'x', 5000);
   assert_refused(h, long_name, ACCEL_ERROR_ARGUMENT, "longer than", "");
@@ -166,7 +177,8 @@ static void refusals_help(void **state) {
 static void an_amd_card_behind_cuda_is_amd(void **state) {
   machine m = machine_new();
   (void)state;
-  setenv("STUB_CUDA_DEVICES", "discrete;0000:03:00.0;AMD Radeon RX 7900 XTX;sm_89;|discrete;0000:41:00.0;NVIDIA RTX A4000;sm_86;", 1);
+  setenv("STUB_CUDA_DEVICES",
+         "discrete;0000:03:00.0;AMD Radeon RX 7900 XTX;sm_89;|discrete;0000:41:00.0;NVIDIA RTX A4000;sm_86;", 1);
   accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
   assert_choice(h, "cuda", "cuda:0");
   assert_choice(h, "amd", "rocm:0");
@@ -188,7 +200,8 @@ static void an_amd_card_behind_cuda_is_amd(void **state) {
   accel__choice_free(&choice);
   cJSON *report = machine_report(h);
   int rocm = 0;
-  for (const cJSON *d = cJSON_GetObjectItem(report, "devices")->child; d; d = d->next) rocm += !strcmp(report_text(d, "hardware"), "amd");
+  for (const cJSON *d = cJSON_GetObjectItem(report, "devices")->child; d; d = d->next)
+    rocm += !strcmp(report_text(d, "hardware"), "amd");
   assert_int_equal(rocm, 1);
   cJSON_Delete(report);
   accel__hardware_destroy(&h);

@@ -4,8 +4,16 @@
 
 #include "hardware/probe/probe.h"
 
-enum { CUDA_OK = 0, CUDA_NO_DEVICE = 100, CUDA_STUB = 34, CUDA_ATTR_WARP = 10, CUDA_ATTR_UNITS = 16, CUDA_ATTR_INTEGRATED = 18,
-       CUDA_ATTR_MAJOR = 75, CUDA_ATTR_MINOR = 76 };
+enum {
+  CUDA_OK = 0,
+  CUDA_NO_DEVICE = 100,
+  CUDA_STUB = 34,
+  CUDA_ATTR_WARP = 10,
+  CUDA_ATTR_UNITS = 16,
+  CUDA_ATTR_INTEGRATED = 18,
+  CUDA_ATTR_MAJOR = 75,
+  CUDA_ATTR_MINOR = 76
+};
 
 typedef struct cuda_api {
   int (*init)(unsigned flags);
@@ -22,7 +30,8 @@ typedef struct cuda_api {
 
 static bool load(probe_report *r, cuda_api *api) {
   static const char *const names[] = {"libcuda.so.1", NULL};
-  void *library = probe_open(r, names, "install the NVIDIA driver (its libcuda.so.1); in a container, run it with --gpus all");
+  void *library =
+      probe_open(r, names, "install the NVIDIA driver (its libcuda.so.1); in a container, run it with --gpus all");
   if (!library) return false;
   probe_optional(library, "cuDeviceTotalMem_v2", &api->total);
   probe_optional(library, "cuDeviceGetPCIBusId", &api->pci);
@@ -38,9 +47,11 @@ static void fail(probe_report *r, const cuda_api *api, const char *call, int cod
   const char *text = NULL;
   if (api->error_string) api->error_string(code, &text);
   snprintf(r->error, sizeof r->error, "%s answered %d (%s)", call, code, text ? text : "no text");
-  snprintf(r->remedy, sizeof r->remedy, "%s",
-           code == CUDA_STUB ? "the toolkit's stub library was loaded instead of the driver's: take its stubs folder out of LD_LIBRARY_PATH"
-                             : "check the driver with nvidia-smi; after an update of the driver, restart the machine");
+  snprintf(
+      r->remedy, sizeof r->remedy, "%s",
+      code == CUDA_STUB
+          ? "the toolkit's stub library was loaded instead of the driver's: take its stubs folder out of LD_LIBRARY_PATH"
+          : "check the driver with nvidia-smi; after an update of the driver, restart the machine");
 }
 
 static void fill(const cuda_api *api, probe_device *d, int device) {
@@ -57,7 +68,8 @@ static void fill(const cuda_api *api, probe_device *d, int device) {
     for (int i = 0; i < 16; i++) at += snprintf(at, 4, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
   }
   if (!api->attribute) return;
-  if (api->attribute(&major, CUDA_ATTR_MAJOR, device) == CUDA_OK && api->attribute(&minor, CUDA_ATTR_MINOR, device) == CUDA_OK)
+  if (api->attribute(&major, CUDA_ATTR_MAJOR, device) == CUDA_OK &&
+      api->attribute(&minor, CUDA_ATTR_MINOR, device) == CUDA_OK)
     snprintf(d->arch, sizeof d->arch, "sm_%d%d", major, minor);
   if (api->attribute(&value, CUDA_ATTR_UNITS, device) == CUDA_OK && value > 0) d->units = (uint32_t)value;
   if (api->attribute(&value, CUDA_ATTR_WARP, device) == CUDA_OK && value > 0) d->wave = (uint32_t)value;
@@ -68,7 +80,8 @@ void probe_cuda(probe_report *r) {
   cuda_api api = {0};
   int version = 0, n = 0;
   if (!load(r, &api)) return;
-  if (api.version(&version) == CUDA_OK && version > 0) snprintf(r->version, sizeof r->version, "%d.%d", version / 1000, version % 1000 / 10);
+  if (api.version(&version) == CUDA_OK && version > 0)
+    snprintf(r->version, sizeof r->version, "%d.%d", version / 1000, version % 1000 / 10);
   probe_stage("cuInit");
   int code = api.init(0);
   if (code == CUDA_NO_DEVICE) return; /* an answer: none */

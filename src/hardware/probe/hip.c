@@ -1,5 +1,5 @@
-/* hip.c - accel-probe asks the HIP runtime.  Whatever major is installed: only functions whose form has been the same since HIP 4 are
- * used, and hipDeviceProp_t (whose layout changed at 6.0) is not read; gfx names come from HSA and sysfs. */
+/* hip.c - accel-probe asks the HIP runtime.  Whatever major is installed: only functions whose form has been the same since
+ * HIP 4 are used, and hipDeviceProp_t (whose layout changed at 6.0) is not read; gfx names come from HSA and sysfs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,10 +19,17 @@ typedef struct hip_api {
 } hip_api;
 
 static bool load(probe_report *r, hip_api *api) {
-  static const char *const names[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so",
-                                      "/opt/rocm/lib/libamdhip64.so.7", "/opt/rocm/lib/libamdhip64.so.6",
-                                      "/opt/rocm/lib/libamdhip64.so.5", "/opt/rocm/lib/libamdhip64.so", NULL};
-  void *library = probe_open(r, names, "install the HIP runtime (ROCm, or Debian's libamdhip64-5), or add its folder to LD_LIBRARY_PATH");
+  static const char *const names[] = {"libamdhip64.so.7",
+                                      "libamdhip64.so.6",
+                                      "libamdhip64.so.5",
+                                      "libamdhip64.so",
+                                      "/opt/rocm/lib/libamdhip64.so.7",
+                                      "/opt/rocm/lib/libamdhip64.so.6",
+                                      "/opt/rocm/lib/libamdhip64.so.5",
+                                      "/opt/rocm/lib/libamdhip64.so",
+                                      NULL};
+  void *library = probe_open(
+      r, names, "install the HIP runtime (ROCm, or Debian's libamdhip64-5), or add its folder to LD_LIBRARY_PATH");
   if (!library) return false;
   probe_optional(library, "hipRuntimeGetVersion", &api->runtime_version);
   probe_optional(library, "hipDriverGetVersion", &api->driver_version);

@@ -1,25 +1,45 @@
 /* hsa.c - accel-probe asks the HSA runtime (libhsa-runtime64.so.1): agents, gfx names, PCI addresses, memory pools.
  *
- * Declared here, so that no header is needed; where libhsa-runtime-dev is installed the compiler holds the numbers to its headers. */
+ * Declared here, so that no header is needed; where libhsa-runtime-dev is installed the compiler holds the numbers to its
+ * headers. */
 #include <stdio.h>
 #include <string.h>
 
 #include "hardware/probe/probe.h"
 
 enum {
-  HSA_INFO_NAME = 0, HSA_INFO_WAVE = 6, HSA_INFO_DEVICE = 17, HSA_INFO_CUS = 0xA002, HSA_INFO_BDF = 0xA006, HSA_INFO_PRODUCT = 0xA009,
-  HSA_INFO_DOMAIN = 0xA00F, HSA_INFO_UUID = 0xA011, HSA_POOL_SEGMENT = 0, HSA_POOL_SIZE = 2, HSA_POOL_ALLOWED = 5, HSA_SEGMENT_GLOBAL = 0,
-  HSA_KIND_GPU = 1, HSA_VERSION_MAJOR = 0, HSA_VERSION_MINOR = 1
+  HSA_INFO_NAME = 0,
+  HSA_INFO_WAVE = 6,
+  HSA_INFO_DEVICE = 17,
+  HSA_INFO_CUS = 0xA002,
+  HSA_INFO_BDF = 0xA006,
+  HSA_INFO_PRODUCT = 0xA009,
+  HSA_INFO_DOMAIN = 0xA00F,
+  HSA_INFO_UUID = 0xA011,
+  HSA_POOL_SEGMENT = 0,
+  HSA_POOL_SIZE = 2,
+  HSA_POOL_ALLOWED = 5,
+  HSA_SEGMENT_GLOBAL = 0,
+  HSA_KIND_GPU = 1,
+  HSA_VERSION_MAJOR = 0,
+  HSA_VERSION_MINOR = 1
 };
 #if defined(__has_include)
 #if __has_include(<hsa/hsa_ext_amd.h>)
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
-_Static_assert((int)HSA_AGENT_INFO_NAME == (int)HSA_INFO_NAME && (int)HSA_AGENT_INFO_WAVEFRONT_SIZE == (int)HSA_INFO_WAVE, "");
+_Static_assert((int)HSA_AGENT_INFO_NAME == (int)HSA_INFO_NAME && (int)HSA_AGENT_INFO_WAVEFRONT_SIZE == (int)HSA_INFO_WAVE,
+               "");
 _Static_assert((int)HSA_AGENT_INFO_DEVICE == (int)HSA_INFO_DEVICE && (int)HSA_DEVICE_TYPE_GPU == (int)HSA_KIND_GPU, "");
-_Static_assert((int)HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT == (int)HSA_INFO_CUS && (int)HSA_AMD_AGENT_INFO_BDFID == (int)HSA_INFO_BDF, "");
-_Static_assert((int)HSA_AMD_AGENT_INFO_PRODUCT_NAME == (int)HSA_INFO_PRODUCT && (int)HSA_AMD_AGENT_INFO_DOMAIN == (int)HSA_INFO_DOMAIN, "");
-_Static_assert((int)HSA_AMD_AGENT_INFO_UUID == (int)HSA_INFO_UUID && (int)HSA_AMD_MEMORY_POOL_INFO_SIZE == (int)HSA_POOL_SIZE, "");
+_Static_assert((int)HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT == (int)HSA_INFO_CUS &&
+                   (int)HSA_AMD_AGENT_INFO_BDFID == (int)HSA_INFO_BDF,
+               "");
+_Static_assert((int)HSA_AMD_AGENT_INFO_PRODUCT_NAME == (int)HSA_INFO_PRODUCT &&
+                   (int)HSA_AMD_AGENT_INFO_DOMAIN == (int)HSA_INFO_DOMAIN,
+               "");
+_Static_assert((int)HSA_AMD_AGENT_INFO_UUID == (int)HSA_INFO_UUID &&
+                   (int)HSA_AMD_MEMORY_POOL_INFO_SIZE == (int)HSA_POOL_SIZE,
+               "");
 _Static_assert((int)HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED == (int)HSA_POOL_ALLOWED, "");
 _Static_assert(sizeof(hsa_agent_t) == 8 && sizeof(hsa_amd_memory_pool_t) == 8, "");
 #endif

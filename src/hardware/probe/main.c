@@ -4,8 +4,8 @@
  *   accel-probe plugin PATH
  *   accel-probe test PATH INDEX PRECISION
  *
- * Prints lines "# stage" as it goes and one JSON object at the end.  Exit 0 when the object was printed, 2 on wrong arguments.
- * Meant to be run by libaccel; running it by hand is safe and shows the raw answers.
+ * Prints lines "# stage" as it goes and one JSON object at the end.  Exit 0 when the object was printed, 2 on wrong
+ * arguments. Meant to be run by libaccel; running it by hand is safe and shows the raw answers.
  */
 #include <ctype.h>
 #include <dlfcn.h>
@@ -114,8 +114,9 @@ static void print_report(const probe_report *r, accel__buffer *b) {
 static const struct {
   const char *name;
   void (*ask)(probe_report *);
-} vendors[] = {{"hip", probe_hip},       {"hsa", probe_hsa},           {"cuda", probe_cuda},         {"opencl", probe_opencl},
-               {"vulkan", probe_vulkan}, {"openvino", probe_openvino}, {"qualcomm", probe_qualcomm}, {"webgpu", probe_webgpu}};
+} vendors[] = {{"hip", probe_hip},           {"hsa", probe_hsa},       {"cuda", probe_cuda},
+               {"opencl", probe_opencl},     {"vulkan", probe_vulkan}, {"openvino", probe_openvino},
+               {"qualcomm", probe_qualcomm}, {"webgpu", probe_webgpu}};
 
 static int ask_vendor(const char *name, accel__buffer *json) {
   static probe_report report;
@@ -151,9 +152,10 @@ int main(int argc, char **argv) {
     code = 0;
   }
   if (code == 2) {
-    fprintf(stderr, "usage: accel-probe vendor hip|hsa|cuda|opencl|vulkan|openvino|qualcomm|webgpu\n"
-                    "       accel-probe plugin PATH\n"
-                    "       accel-probe test PATH INDEX PRECISION\n");
+    fprintf(stderr,
+            "usage: accel-probe vendor hip|hsa|cuda|opencl|vulkan|openvino|qualcomm|webgpu\n"
+            "       accel-probe plugin PATH\n"
+            "       accel-probe test PATH INDEX PRECISION\n");
   } else if (json.failed) {
     code = 1;
   } else {

@@ -4,9 +4,24 @@
 
 #include "hardware/probe/probe.h"
 
-enum { CL_OK = 0, CL_NO_DEVICE = -1, CL_NO_PLATFORM = -1001, CL_MAX_PLATFORMS = 16, PLATFORM_NAME = 0x0902, PLATFORM_VERSION = 0x0901,
-       DEVICE_TYPE = 0x1000, DEVICE_UNITS = 0x1002, DEVICE_MEMORY = 0x101F, DEVICE_NAME = 0x102B, DRIVER_VERSION = 0x102D,
-       DEVICE_UNIFIED = 0x1035, DEVICE_PCI_KHR = 0x410F, DEVICE_TOPOLOGY_AMD = 0x4037, DEVICE_NV_BUS = 0x4008, DEVICE_NV_SLOT = 0x4009 };
+enum {
+  CL_OK = 0,
+  CL_NO_DEVICE = -1,
+  CL_NO_PLATFORM = -1001,
+  CL_MAX_PLATFORMS = 16,
+  PLATFORM_NAME = 0x0902,
+  PLATFORM_VERSION = 0x0901,
+  DEVICE_TYPE = 0x1000,
+  DEVICE_UNITS = 0x1002,
+  DEVICE_MEMORY = 0x101F,
+  DEVICE_NAME = 0x102B,
+  DRIVER_VERSION = 0x102D,
+  DEVICE_UNIFIED = 0x1035,
+  DEVICE_PCI_KHR = 0x410F,
+  DEVICE_TOPOLOGY_AMD = 0x4037,
+  DEVICE_NV_BUS = 0x4008,
+  DEVICE_NV_SLOT = 0x4009
+};
 static const uint64_t type_cpu = 2, type_gpu = 4, type_all = 0xFFFFFFFF;
 
 typedef struct opencl_api {
@@ -76,16 +91,20 @@ void probe_opencl(probe_report *r) {
   opencl_api api = {0};
   void *platforms[CL_MAX_PLATFORMS];
   uint32_t n = 0;
-  void *library = probe_open(r, names, "install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1, and mesa-opencl-icd, "
-                                       "intel-opencl-icd, rocm-opencl-icd or pocl-opencl-icd)");
+  void *library = probe_open(r, names,
+                             "install an OpenCL loader and a driver (Debian: ocl-icd-libopencl1, and mesa-opencl-icd, "
+                             "intel-opencl-icd, rocm-opencl-icd or pocl-opencl-icd)");
   if (!library) return;
-  if (!probe_symbol(r, library, "clGetPlatformIDs", &api.platforms) || !probe_symbol(r, library, "clGetPlatformInfo", &api.platform_info) ||
-      !probe_symbol(r, library, "clGetDeviceIDs", &api.devices) || !probe_symbol(r, library, "clGetDeviceInfo", &api.device_info))
+  if (!probe_symbol(r, library, "clGetPlatformIDs", &api.platforms) ||
+      !probe_symbol(r, library, "clGetPlatformInfo", &api.platform_info) ||
+      !probe_symbol(r, library, "clGetDeviceIDs", &api.devices) ||
+      !probe_symbol(r, library, "clGetDeviceInfo", &api.device_info))
     return;
   probe_stage("clGetPlatformIDs");
   int code = api.platforms(CL_MAX_PLATFORMS, platforms, &n);
   if (code == CL_NO_PLATFORM || (code == CL_OK && n == 0)) {
-    snprintf(r->remedy, sizeof r->remedy, "the loader is there but no driver: install one (Debian: mesa-opencl-icd, intel-opencl-icd, pocl-opencl-icd)");
+    snprintf(r->remedy, sizeof r->remedy,
+             "the loader is there but no driver: install one (Debian: mesa-opencl-icd, intel-opencl-icd, pocl-opencl-icd)");
     return;
   }
   if (code != CL_OK) {

@@ -1,7 +1,7 @@
 /* probe.h - inside accel-probe: what one question to a vendor's library gives, and how it is printed.
  *
- * The helper dlopens vendor libraries with declarations of its own (nothing is linked, no header of theirs is needed), asks for
- * versions and devices, prints one JSON object and ends.  A crash or a hang here is seen by the library as a reason.
+ * The helper dlopens vendor libraries with declarations of its own (nothing is linked, no header of theirs is needed), asks
+ * for versions and devices, prints one JSON object and ends.  A crash or a hang here is seen by the library as a reason.
  */
 #ifndef ACCEL_HARDWARE_PROBE_PROBE_H
 #define ACCEL_HARDWARE_PROBE_PROBE_H
@@ -24,7 +24,7 @@ typedef struct probe_report {
   char library[128]; /* the file name that loaded; "" when none did */
   char version[64];  /* of the runtime or interface */
   char driver[96];
-  char error[400];   /* "" when the question was answered, even by "no devices" */
+  char error[400]; /* "" when the question was answered, even by "no devices" */
   char remedy[240];
   uint32_t n;
   probe_device device[PROBE_MAX_DEVICES];
@@ -47,7 +47,8 @@ void probe_plugin_test(const char *path, uint32_t index, const char *precision, 
 /* Tells the library what is about to happen, so that a crash or hang has a place. */
 void probe_stage(const char *what);
 
-/* The first of names[0..n) (NULL-terminated) that dlopens; r->library is set, or r->error and r->remedy from the loader's sentences. */
+/* The first of names[0..n) (NULL-terminated) that dlopens; r->library is set, or r->error and r->remedy from the loader's
+ * sentences. */
 void *probe_open(probe_report *r, const char *const *names, const char *remedy);
 /* dlsym into a function pointer variable; false sets r->error. */
 bool probe_symbol(probe_report *r, void *library, const char *name, void *function_pointer);

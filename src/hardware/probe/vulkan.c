@@ -7,8 +7,18 @@
 
 #include "hardware/probe/probe.h"
 
-enum { VK_OK = 0, VK_MORE = 5, VK_NO_DRIVER = -9, S_APPLICATION = 0, S_INSTANCE = 1, S_PROPERTIES2 = 1000059001, S_DRIVER = 1000196000,
-       S_PCI = 1000212000, VK_MAX_DEVICES = 32, HEAP_DEVICE_LOCAL = 1 };
+enum {
+  VK_OK = 0,
+  VK_MORE = 5,
+  VK_NO_DRIVER = -9,
+  S_APPLICATION = 0,
+  S_INSTANCE = 1,
+  S_PROPERTIES2 = 1000059001,
+  S_DRIVER = 1000196000,
+  S_PCI = 1000212000,
+  VK_MAX_DEVICES = 32,
+  HEAP_DEVICE_LOCAL = 1
+};
 
 typedef struct vk_application {
   int type;
@@ -54,9 +64,14 @@ typedef struct vk_driver {
 } vk_driver;
 typedef struct vk_memory {
   uint32_t n_types;
-  struct { uint32_t flags, heap; } types[32];
+  struct {
+    uint32_t flags, heap;
+  } types[32];
   uint32_t n_heaps;
-  struct { uint64_t size; uint32_t flags; } heaps[16];
+  struct {
+    uint64_t size;
+    uint32_t flags;
+  } heaps[16];
 } vk_memory;
 typedef struct vk_extension {
   char name[256];
@@ -66,14 +81,22 @@ typedef struct vk_extension {
 #if defined(__has_include)
 #if __has_include(<vulkan/vulkan_core.h>)
 #include <vulkan/vulkan_core.h>
-_Static_assert(sizeof(vk_application) == sizeof(VkApplicationInfo) && sizeof(vk_instance_info) == sizeof(VkInstanceCreateInfo), "");
+_Static_assert(sizeof(vk_application) == sizeof(VkApplicationInfo) &&
+                   sizeof(vk_instance_info) == sizeof(VkInstanceCreateInfo),
+               "");
 _Static_assert(offsetof(vk_properties, rest) == offsetof(VkPhysicalDeviceProperties, limits), "");
 _Static_assert(sizeof(VkPhysicalDeviceProperties2) <= sizeof(vk_properties2), "");
 _Static_assert(offsetof(vk_properties2, properties) == offsetof(VkPhysicalDeviceProperties2, properties), "");
-_Static_assert(sizeof(vk_pci) == sizeof(VkPhysicalDevicePCIBusInfoPropertiesEXT) && sizeof(vk_driver) == sizeof(VkPhysicalDeviceDriverProperties), "");
-_Static_assert(sizeof(vk_memory) == sizeof(VkPhysicalDeviceMemoryProperties) && sizeof(vk_extension) == sizeof(VkExtensionProperties), "");
-_Static_assert((int)S_DRIVER == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES && (int)S_PROPERTIES2 == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 &&
-               (int)S_PCI == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT, "");
+_Static_assert(sizeof(vk_pci) == sizeof(VkPhysicalDevicePCIBusInfoPropertiesEXT) &&
+                   sizeof(vk_driver) == sizeof(VkPhysicalDeviceDriverProperties),
+               "");
+_Static_assert(sizeof(vk_memory) == sizeof(VkPhysicalDeviceMemoryProperties) &&
+                   sizeof(vk_extension) == sizeof(VkExtensionProperties),
+               "");
+_Static_assert((int)S_DRIVER == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES &&
+                   (int)S_PROPERTIES2 == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 &&
+                   (int)S_PCI == (int)VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT,
+               "");
 #endif
 #endif
 
@@ -90,7 +113,9 @@ typedef struct vk_api {
   int (*extensions)(void *device, const char *layer, uint32_t *n, vk_extension *out);
 } vk_api;
 
-static void version_text(uint32_t v, char *out, size_t n) { snprintf(out, n, "%u.%u.%u", v >> 22 & 127, v >> 12 & 1023, v & 4095); }
+static void version_text(uint32_t v, char *out, size_t n) {
+  snprintf(out, n, "%u.%u.%u", v >> 22 & 127, v >> 12 & 1023, v & 4095);
+}
 
 static bool has_extension(const vk_api *api, void *device, const char *name) {
   uint32_t n = 0;
@@ -117,7 +142,9 @@ static void fill_more(const vk_api *api, probe_device *d, void *device, uint32_t
     two.next = &driver;
   }
   api->properties2(device, &two);
-  if (has_pci) snprintf(d->id, sizeof d->id, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 255, pci.device & 31, pci.function & 7);
+  if (has_pci)
+    snprintf(d->id, sizeof d->id, "%04x:%02x:%02x.%x", pci.domain & 0xffff, pci.bus & 255, pci.device & 31,
+             pci.function & 7);
   if (has_driver) snprintf(d->driver, sizeof d->driver, "%.40s %.50s", driver.name, driver.info);
 }
 
@@ -134,7 +161,8 @@ static void fill(const vk_api *api, probe_device *d, void *device) {
   version_text(p.api, d->platform, sizeof d->platform);
   api->memory(device, &memory);
   for (uint32_t i = 0; i < memory.n_heaps && i < 16; i++)
-    if (memory.heaps[i].flags & HEAP_DEVICE_LOCAL && memory.heaps[i].size > d->memory_total) d->memory_total = memory.heaps[i].size;
+    if (memory.heaps[i].flags & HEAP_DEVICE_LOCAL && memory.heaps[i].size > d->memory_total)
+      d->memory_total = memory.heaps[i].size;
   fill_more(api, d, device, p.api);
 }
 
@@ -148,24 +176,27 @@ static bool make_instance(probe_report *r, vk_api *api, void **instance) {
   probe_stage("vkCreateInstance");
   int code = api->create(&info, NULL, instance);
   if (code == VK_OK) return true;
-  snprintf(r->error, sizeof r->error, "vkCreateInstance answered %d%s", code, code == VK_NO_DRIVER ? " (no Vulkan driver installed)" : "");
+  snprintf(r->error, sizeof r->error, "vkCreateInstance answered %d%s", code,
+           code == VK_NO_DRIVER ? " (no Vulkan driver installed)" : "");
   snprintf(r->remedy, sizeof r->remedy, "install your card's Vulkan driver (Debian: mesa-vulkan-drivers, or the vendor's)");
   return false;
 }
 
 static bool load(probe_report *r, vk_api *api) {
   static const char *const names[] = {"libvulkan.so.1", NULL};
-  void *library = probe_open(r, names, "install the Vulkan loader and a driver (Debian: libvulkan1 and mesa-vulkan-drivers, or the vendor's)");
-  if (!library || !probe_symbol(r, library, "vkGetInstanceProcAddr", &api->get) || !probe_symbol(r, library, "vkCreateInstance", &api->create))
+  void *library = probe_open(
+      r, names, "install the Vulkan loader and a driver (Debian: libvulkan1 and mesa-vulkan-drivers, or the vendor's)");
+  if (!library || !probe_symbol(r, library, "vkGetInstanceProcAddr", &api->get) ||
+      !probe_symbol(r, library, "vkCreateInstance", &api->create))
     return false;
   probe_optional(library, "vkEnumerateInstanceVersion", &api->version);
   return true;
 }
 
-#define VK_GET(slot, name)                                  \
-  do {                                                      \
-    vk_function function_ = api.get(instance, name);        \
-    memcpy(&api.slot, &function_, sizeof function_);        \
+#define VK_GET(slot, name)                           \
+  do {                                               \
+    vk_function function_ = api.get(instance, name); \
+    memcpy(&api.slot, &function_, sizeof function_); \
   } while (0)
 
 void probe_vulkan(probe_report *r) {
