@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/config.h"
 #include "core/text.h"
 #include "registry/internal.h"
 #include "unit/temp.h"
@@ -533,6 +534,31 @@ static void questions_during_additions(void **state) {
   }
 }
 
+/* Memory refused at every single place. */
+static void refused_memory(void **state) {
+  (void)state;
+  static const char json[] = "{\"models\":[{\"id\":\"me/oom\",\"aliases\":[\"oom\"],\"family\":\"bert\",\"embedding_dim\":3,\"sequence_length\":4}]}";
+  bool whole = false;
+  for (int at = 1; !whole && at < 20000; at += at < 200 ? 1 : 97) {
+    char point[40];
+    accel__registry *r;
+    accel_strings *list = NULL;
+    const accel__registry_model *m;
+    snprintf(point, sizeof point, "allocation:%d", at);
+    accel__fault_arm(point);
+    accel_status status = accel__registry_create(NULL, &r);
+    if (status == ACCEL_OK) status = accel__registry_add(r, json, strlen(json), "oom");
+    if (status == ACCEL_OK) status = accel__registry_lookup(r, "oom", &m);
+    if (status == ACCEL_OK) status = accel__registry_dependencies(r, "oom", "qnn", "fp16", &list);
+    accel__fault_arm(NULL);
+    whole = status == ACCEL_OK;
+    if (!whole && status != ACCEL_ERROR_OUT_OF_MEMORY) fail_msg("%s: %d %s", point, (int)status, accel__message());
+    free(list);
+    accel__registry_free(&r);
+  }
+  assert_true(whole);
+}
+
 /* ---- the schema checker ---- */
 
 static accel_status schema_verdict(const char *schema_text, const char *value_text) {
@@ -593,7 +619,7 @@ int main(void) {
       cmocka_unit_test(bad_additions), cmocka_unit_test(files_and_directories), cmocka_unit_test(profiles_replace_or_merge),
       cmocka_unit_test(entries_as_json), cmocka_unit_test(directories_are_derived), cmocka_unit_test(bad_directories),
       cmocka_unit_test(questions_during_additions), cmocka_unit_test(entries_are_added_and_overridden), cmocka_unit_test(families_are_added),
-      cmocka_unit_test(schema_keywords),
+      cmocka_unit_test(refused_memory), cmocka_unit_test(schema_keywords),
   };
   return cmocka_run_group_tests(tests, make, unmake);
 }

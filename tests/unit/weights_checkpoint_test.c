@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/config.h"
 #include "core/text.h"
 #include "unit/temp.h"
 #include "weights/weights.h"
@@ -317,6 +318,57 @@ static void forgotten_pages_leave_and_come_back(void **state) {
   free(bytes);
 }
 
+/* Offsets beyond 4 GiB: a sparse file. */
+static void large_files(void **state) {
+  (void)state;
+  const uint64_t large = 5ull << 30;
+  char header[300], path[400];
+  int n = snprintf(header + 8, sizeof header - 8, "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]},"
+                                                  "\"last\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5368709120,5368709124]}}");
+  const float last = 42;
+  memset(header, 0, 8);
+  header[0] = (char)n;
+  snprintf(path, sizeof path, "%s", temp_file("large.safetensors", header, 8 + (size_t)n));
+  FILE *f = fopen(path, "r+b");
+  bool sparse = f && fseeko(f, (off_t)(8 + (uint64_t)n + large), SEEK_SET) == 0 && fwrite(&last, 4, 1, f) == 1;
+  if (!f || fclose(f) || !sparse) skip(); /* this file system has no room for large files */
+  accel__checkpoint *c = opens(path);
+  float read;
+  assert_int_equal(accel__checkpoint_find(c, "large")->bytes, large);
+  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "last"), 0, 1, &read), ACCEL_OK);
+  assert_true(read == 42);
+  assert_int_equal(accel__tensor_to_f32(accel__checkpoint_find(c, "large"), large - 1, 1, &read), ACCEL_OK);
+  assert_true(read == 0);
+  accel__checkpoint_close(&c);
+  assert_int_equal(truncate(path, (off_t)(8 + (uint64_t)n + large)), 0);
+  refuses(path, ACCEL_ERROR_FORMAT, "truncated");
+  unlink(path);
+}
+
+/* Memory refused at every single place, and files that end too early. */
+static void faults(void **state) {
+  (void)state;
+  bool whole = false;
+  for (int at = 1; !whole && at < 500; at++) {
+    char point[40];
+    accel__checkpoint *c;
+    snprintf(point, sizeof point, "allocation:%d", at);
+    accel__fault_arm(point);
+    accel_status status = accel__checkpoint_open(ACCEL_FIXTURES "/weights/sharded", &c);
+    accel__fault_arm(NULL);
+    whole = status == ACCEL_OK;
+    if (!whole) assert_int_equal(status, ACCEL_ERROR_OUT_OF_MEMORY);
+    accel__checkpoint_close(&c);
+  }
+  assert_true(whole);
+  accel__fault_arm("short_file");
+  refuses(ACCEL_FIXTURES "/weights/dtypes.safetensors", ACCEL_ERROR_FORMAT, "truncated");
+  accel__fault_arm("disk_full");
+  assert_int_not_equal(accel__safetensors_write(temp_path("full.safetensors"), sample, 1, NULL, 0), ACCEL_OK);
+  accel__fault_arm(NULL);
+  assert_false(accel__file_exists(temp_path("full.safetensors")));
+}
+
 /* ---- where models live ---- */
 
 static void finds(const char *model, const char *suffix) {
@@ -395,7 +447,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(official_dtypes), cmocka_unit_test(official_shards), cmocka_unit_test(written_files_are_read), cmocka_unit_test(writer_refuses),
       cmocka_unit_test(directories), cmocka_unit_test(other_formats_are_refused), cmocka_unit_test(bad_files), cmocka_unit_test(index_rules),
-      cmocka_unit_test(hash_follows_the_file), cmocka_unit_test(forgotten_pages_leave_and_come_back), cmocka_unit_test(models_are_found),
+      cmocka_unit_test(hash_follows_the_file), cmocka_unit_test(forgotten_pages_leave_and_come_back),
+      cmocka_unit_test(large_files), cmocka_unit_test(faults), cmocka_unit_test(models_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
