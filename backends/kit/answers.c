@@ -22,11 +22,13 @@ static void say(accel_plugin_verdict *v, int32_t answer, int32_t node, const cha
 
 /* Lowers a verdict to `answer` when that is worse: NATIVE, EMULATED, NO. */
 static void lower(accel_plugin_verdict *v, int32_t answer, int32_t node, const char *why) {
-  bool worse = answer == ACCEL_PLUGIN_NO ? v->answer != ACCEL_PLUGIN_NO : answer == ACCEL_PLUGIN_EMULATED && v->answer == ACCEL_PLUGIN_NATIVE;
+  bool worse = answer == ACCEL_PLUGIN_NO ? v->answer != ACCEL_PLUGIN_NO
+                                         : answer == ACCEL_PLUGIN_EMULATED && v->answer == ACCEL_PLUGIN_NATIVE;
   if (worse) say(v, answer, node, why);
 }
 
-static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p, int32_t weight, const accel_plugin_precision *precision, char *why, size_t n) {
+static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p, int32_t weight,
+                            const accel_plugin_precision *precision, char *why, size_t n) {
   const accel_plugin_format *f = &precision->format[weight];
   if (b->weight_format) return b->weight_format(p, (uint32_t)weight, f, why, n);
   if (f->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
@@ -34,7 +36,8 @@ static int32_t judge_weight(const kit_backend *b, const accel_plugin_program *p,
   return ACCEL_PLUGIN_NO;
 }
 
-static void judge_node(const kit_backend *b, const accel_plugin_program *p, int32_t index, const accel_plugin_precision *precision, accel_plugin_verdict *v) {
+static void judge_node(const kit_backend *b, const accel_plugin_program *p, int32_t index,
+                       const accel_plugin_precision *precision, accel_plugin_verdict *v) {
   const accel_plugin_node *n = &p->node[index];
   char why[sizeof v->why] = "";
   int32_t answer = b->support ? b->support(p, n, precision, why, sizeof why) : ACCEL_PLUGIN_NATIVE;
@@ -47,26 +50,32 @@ static void judge_node(const kit_backend *b, const accel_plugin_program *p, int3
   }
 }
 
-void kit_judge(const kit_backend *b, const accel_plugin_program *p, const accel_plugin_precision *precision, uint32_t entry, accel_plugin_verdict *v) {
+void kit_judge(const kit_backend *b, const accel_plugin_program *p, const accel_plugin_precision *precision, uint32_t entry,
+               accel_plugin_verdict *v) {
   say(v, ACCEL_PLUGIN_NATIVE, -1, "");
-  for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++) judge_node(b, p, p->entry[entry].node[k], precision, v);
+  for (uint32_t k = 0; k < p->entry[entry].n_node && v->answer != ACCEL_PLUGIN_NO; k++)
+    judge_node(b, p, p->entry[entry].node[k], precision, v);
 }
 
-int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
-                     accel_plugin_verdict *verdict, accel_plugin_error *error) {
+int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
+                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict, accel_plugin_error *error) {
   if (!program || !precision || !verdict) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "supports: a pointer is NULL");
   accel_plugin_precision wanted;
   kit_take(&wanted, sizeof wanted, precision, precision->size);
-  if (program->n_entry && verdict[0].size < sizeof *verdict) return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "verdicts are shorter than this plugin's");
-  if (program->n_weight && !wanted.format) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", wanted.name);
+  if (program->n_entry && verdict[0].size < sizeof *verdict)
+    return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "verdicts are shorter than this plugin's");
+  if (program->n_weight && !wanted.format)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", wanted.name);
   accel_plugin_program *p;
   accel_plugin_error inner = {.size = sizeof inner, .node = -1};
   int32_t rc = kit_program_copy(program, &p, &inner);
   if (rc && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return kit_fail(error, rc, inner.node, "%s", inner.message);
   for (uint32_t i = 0; i < program->n_entry; i++) {
     accel_plugin_verdict *v = (accel_plugin_verdict *)((char *)verdict + (size_t)i * verdict[0].size);
-    if (rc) say(v, ACCEL_PLUGIN_NO, inner.node, inner.message);
-    else kit_judge(backend, p, &wanted, i, v);
+    if (rc)
+      say(v, ACCEL_PLUGIN_NO, inner.node, inner.message);
+    else
+      kit_judge(backend, p, &wanted, i, v);
   }
   kit_program_free(p);
   return ACCEL_PLUGIN_OK;
@@ -75,7 +84,8 @@ int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *pro
 /* ---- estimate ---- */
 
 /* Scratch of the hungriest entry with every symbol at its bound, or at its typical value where there is none. */
-static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, uint32_t workers, uint64_t *scratch, accel_plugin_error *error) {
+static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, uint32_t workers,
+                                uint64_t *scratch, accel_plugin_error *error) {
   int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol), *dim = calloc(p->n_dim + 1, sizeof *dim);
   int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
   for (uint32_t i = 0; !rc && i < p->n_symbol; i++) {
@@ -87,7 +97,8 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
   for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
     uint8_t *wanted = malloc(p->entry[i].n_out + 1);
     kit_plan *plan = NULL;
-    kit_plan_request r = {.program = p, .backend = backend, .entry = i, .workers = workers, .symbol = symbol, .dim = dim, .wanted = wanted};
+    kit_plan_request r = {
+        .program = p, .backend = backend, .entry = i, .workers = workers, .symbol = symbol, .dim = dim, .wanted = wanted};
     if (wanted) memset(wanted, 1, p->entry[i].n_out);
     rc = wanted ? kit_plan_new(&r, &plan, error) : kit_no_memory(error, p->entry[i].n_out);
     if (plan && plan->scratch > *scratch) *scratch = plan->scratch;
@@ -100,13 +111,17 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
 }
 
 static void estimate_states(const accel_plugin_program *p, const accel_plugin_options *o, accel_plugin_estimate *out) {
-  uint64_t element = o->precision.kv == ACCEL_PLUGIN_F16 || o->precision.kv == ACCEL_PLUGIN_BF16 ? 2 : 4, sequences = o->max_sequences ? o->max_sequences : 1;
+  uint64_t element = o->precision.kv == ACCEL_PLUGIN_F16 || o->precision.kv == ACCEL_PLUGIN_BF16 ? 2 : 4,
+           sequences = o->max_sequences ? o->max_sequences : 1;
   for (uint32_t i = 0; i < p->n_state; i++) {
     const accel_plugin_state *s = &p->state[i];
     if (s->share >= 0) continue;
-    if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV) out->state_per_token += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * element + 4;
-    else if (s->kind == ACCEL_PLUGIN_STATE_SSM) out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
-    else out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
+    if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV)
+      out->state_per_token += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * element + 4;
+    else if (s->kind == ACCEL_PLUGIN_STATE_SSM)
+      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
+    else
+      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
   }
 }
 
@@ -120,7 +135,8 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   if (rc) return rc;
   accel_plugin_estimate e = {.size = out->size};
   uint64_t largest = 0;
-  if (p->n_weight && !o.precision.format) rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", o.precision.name);
+  if (p->n_weight && !o.precision.format)
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", o.precision.name);
   for (uint32_t i = 0; !rc && i < p->n_weight; i++) {
     uint64_t stored = kit_format_bytes(&p->weight[i], &o.precision.format[i]);
     e.weights += backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;

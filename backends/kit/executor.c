@@ -1,7 +1,7 @@
 /* executor.c - endpoints and runs: bind, plan (cached), fetch a scratch instance, walk the nodes, hand the outputs over.
  *
- * An endpoint is immutable but for two things under its mutex: the plans of the last few shapes and the free list of instances.  An
- * instance is what one run needs to itself; as many exist as runs ever overlapped, up to MAX_IDLE are kept.
+ * An endpoint is immutable but for two things under its mutex: the plans of the last few shapes and the free list of
+ * instances.  An instance is what one run needs to itself; as many exist as runs ever overlapped, up to MAX_IDLE are kept.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,9 @@ typedef struct job {
   uint32_t n_in, n_out;
 } job;
 
-static const accel_plugin_view *view_at(const accel_plugin_view *v, uint32_t i) { return (const void *)((const char *)v + (size_t)i * v[0].size); }
+static const accel_plugin_view *view_at(const accel_plugin_view *v, uint32_t i) {
+  return (const void *)((const char *)v + (size_t)i * v[0].size);
+}
 
 /* ---- scratch memory ---- */
 
@@ -65,7 +67,8 @@ static void scratch_free(const accel_plugin_endpoint *e, instance *inst) {
   inst->capacity = 0;
 }
 
-static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint64_t bytes, const accel_plugin_host *host, accel_plugin_error *error) {
+static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint64_t bytes, const accel_plugin_host *host,
+                            accel_plugin_error *error) {
   if (bytes <= inst->capacity) return ACCEL_PLUGIN_OK;
   scratch_free(e, inst);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, bytes);
@@ -145,7 +148,8 @@ static void plan_drop(kit_plan *plan) {
 
 static bool plan_fits(const kit_plan *plan, const job *j, uint32_t workers) {
   const accel_plugin_program *p = j->endpoint->program;
-  return plan && plan->entry == j->run.entry && plan->workers == workers && !memcmp(plan->symbol, j->inst->symbol, p->n_symbol * sizeof *plan->symbol) &&
+  return plan && plan->entry == j->run.entry && plan->workers == workers &&
+         !memcmp(plan->symbol, j->inst->symbol, p->n_symbol * sizeof *plan->symbol) &&
          !memcmp(plan->wanted, j->inst->wanted, j->entry->n_out);
 }
 
@@ -182,8 +186,14 @@ static int32_t plan_get(job *j, accel_plugin_error *error) {
   uint32_t workers = j->host && j->host->workers ? j->host->workers(j->host->self) : 1;
   j->plan = plan_find(j, workers);
   if (j->plan) return ACCEL_PLUGIN_OK;
-  kit_plan_request r = {.program = e->program, .backend = e->backend, .self = e->self, .entry = j->run.entry, .workers = workers,
-                        .symbol = j->inst->symbol, .dim = j->inst->dim, .wanted = j->inst->wanted};
+  kit_plan_request r = {.program = e->program,
+                        .backend = e->backend,
+                        .self = e->self,
+                        .entry = j->run.entry,
+                        .workers = workers,
+                        .symbol = j->inst->symbol,
+                        .dim = j->inst->dim,
+                        .wanted = j->inst->wanted};
   int32_t rc = kit_plan_new(&r, &j->plan, error);
   if (!rc) plan_keep(e, j->plan);
   return rc;
@@ -200,14 +210,15 @@ static bool view_empty(const accel_plugin_view *v) {
 static int32_t take_views(job *j, const accel_plugin_view *in, const accel_plugin_view *out, accel_plugin_error *error) {
   instance *inst = j->inst;
   if (j->n_in != j->entry->n_in || j->n_out != j->entry->n_out)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' takes %u inputs and %u outputs, got %u and %u", j->entry->name, j->entry->n_in,
-                    j->entry->n_out, j->n_in, j->n_out);
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' takes %u inputs and %u outputs, got %u and %u",
+                    j->entry->name, j->entry->n_in, j->entry->n_out, j->n_in, j->n_out);
   if ((j->n_in && in[0].size < sizeof *in) || (j->n_out && out[0].size < sizeof *out))
     return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "views are shorter than this plugin's");
   for (uint32_t i = 0; i < j->n_in; i++) {
     kit_take(&inst->in[i], sizeof *inst->in, view_at(in, i), in[0].size);
     if (!inst->in[i].host && !inst->in[i].device && !view_empty(&inst->in[i]))
-      return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "input '%s' has no data", kit_tensor_name(j->endpoint->program, j->entry->in[i]));
+      return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "input '%s' has no data",
+                      kit_tensor_name(j->endpoint->program, j->entry->in[i]));
   }
   for (uint32_t i = 0; i < j->n_out; i++) {
     kit_take(&inst->out[i], sizeof *inst->out, view_at(out, i), out[0].size);
@@ -224,12 +235,14 @@ static int32_t give_shapes(job *j, accel_plugin_view *out, accel_plugin_error *e
     const kit_tensor *t = &j->plan->tensor[j->entry->out[i]];
     accel_plugin_view *view = (accel_plugin_view *)view_at(out, i);
     if (view->dtype != t->dtype && !rc)
-      rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "output '%s': dtype %u, expected %u", kit_tensor_name(j->endpoint->program, t->id), view->dtype, t->dtype);
+      rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "output '%s': dtype %u, expected %u",
+                    kit_tensor_name(j->endpoint->program, t->id), view->dtype, t->dtype);
     view->rank = t->rank;
     memcpy(view->dim, t->dim, sizeof view->dim);
     if (!rc && view->capacity < (uint64_t)t->elements * 4)
-      rc = kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "output '%s' needs %llu bytes, its buffer has %llu", kit_tensor_name(j->endpoint->program, t->id),
-                    (unsigned long long)t->elements * 4, (unsigned long long)view->capacity);
+      rc = kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "output '%s' needs %llu bytes, its buffer has %llu",
+                    kit_tensor_name(j->endpoint->program, t->id), (unsigned long long)t->elements * 4,
+                    (unsigned long long)view->capacity);
   }
   return rc;
 }
@@ -254,8 +267,8 @@ static int32_t lengths_of(job *j, uint32_t space, const int32_t **lengths, int32
     *lengths = *copy;
     return j->endpoint->backend->download(j->endpoint->self, *copy, v->device, v->offset, (uint64_t)v->dim[0] * 4, error);
   }
-  return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' uses row space '%s' but has no input '%s'", j->entry->name, s->name,
-                  kit_tensor_name(j->endpoint->program, s->lengths));
+  return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "entry '%s' uses row space '%s' but has no input '%s'", j->entry->name,
+                  s->name, kit_tensor_name(j->endpoint->program, s->lengths));
 }
 
 static int32_t make_rows(job *j, accel_plugin_error *error) {
@@ -321,11 +334,21 @@ static void locate(const job *j, kit_tensor *t) {
   const kit_place *place = &j->plan->place[t->id];
   char *base = NULL;
   switch (place->home) {
-    case KIT_HOME_SCRATCH: base = j->inst->buffer; break;
-    case KIT_HOME_INPUT: base = view_data(&j->inst->in[place->index]); break;
-    case KIT_HOME_OUTPUT: base = view_data(&j->inst->out[place->index]); break;
-    case KIT_HOME_CONST: base = (char *)e->program->tensor[t->id].data; break;
-    case KIT_HOME_WEIGHT: base = e->backend->weight ? e->backend->weight(e->self, place->index) : NULL; break;
+    case KIT_HOME_SCRATCH:
+      base = j->inst->buffer;
+      break;
+    case KIT_HOME_INPUT:
+      base = view_data(&j->inst->in[place->index]);
+      break;
+    case KIT_HOME_OUTPUT:
+      base = view_data(&j->inst->out[place->index]);
+      break;
+    case KIT_HOME_CONST:
+      base = (char *)e->program->tensor[t->id].data;
+      break;
+    case KIT_HOME_WEIGHT:
+      base = e->backend->weight ? e->backend->weight(e->self, place->index) : NULL;
+      break;
   }
   if (e->backend->alloc) {
     t->buffer = base;
@@ -353,8 +376,17 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
   memcpy(t, j->plan->operand + s->first, n * sizeof *t);
   for (uint32_t i = 0; i < n; i++)
     if (t[i].id >= 0) locate(j, &t[i]);
-  kit_launch launch = {.program = e->program, .node = &e->program->node[s->node], .index = s->node, .n_in = s->n_in, .n_out = s->n_out, .in = t,
-                       .out = t + s->n_in, .dim = j->plan->dim, .rows = j->inst->rows, .state = j->state, .workspace_bytes = s->workspace_bytes,
+  kit_launch launch = {.program = e->program,
+                       .node = &e->program->node[s->node],
+                       .index = s->node,
+                       .n_in = s->n_in,
+                       .n_out = s->n_out,
+                       .in = t,
+                       .out = t + s->n_in,
+                       .dim = j->plan->dim,
+                       .rows = j->inst->rows,
+                       .state = j->state,
+                       .workspace_bytes = s->workspace_bytes,
                        .host = j->host};
   if (s->workspace_bytes) {
     launch.workspace_buffer = j->inst->buffer;
@@ -374,10 +406,12 @@ static void tell_progress(const job *j, uint32_t done) {
 static int32_t walk(job *j, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   uint32_t stage = 0;
-  if (kit_fault(j->host, "device_lost")) return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the device was lost (fault injected)");
+  if (kit_fault(j->host, "device_lost"))
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the device was lost (fault injected)");
   for (uint32_t k = 0; k < j->plan->n_step; k++) {
     const kit_step *s = &j->plan->step[k];
-    if (j->host && j->host->cancelled && j->host->cancelled(j->host->self)) return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, (int32_t)s->node, "cancelled");
+    if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
+      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, (int32_t)s->node, "cancelled");
     if (e->program->node[s->node].stage > stage) tell_progress(j, stage = e->program->node[s->node].stage);
     int32_t rc = run_step(j, s, error);
     if (rc) return rc;
@@ -398,7 +432,9 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
     locate(j, &t);
     if (place->home == KIT_HOME_OUTPUT && place->index == i) continue;
     if (!e->backend->alloc) {
-      if (!t.data) return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "output '%s' is a packed weight", kit_tensor_name(e->program, t.id));
+      if (!t.data)
+        return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "output '%s' is a packed weight",
+                        kit_tensor_name(e->program, t.id));
       memcpy(view_data(v), t.data, (size_t)t.elements * 4);
     } else if (v->host) {
       rc = e->backend->download(e->self, v->host, t.buffer, t.offset, (uint64_t)t.elements * 4, error);
@@ -417,7 +453,8 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
 static int32_t check_finite(const job *j, accel_plugin_error *error) {
   for (uint32_t i = 0; i < j->n_out; i++) {
     const kit_tensor *t = &j->plan->tensor[j->entry->out[i]];
-    if (!j->inst->wanted[i] || t->dtype != ACCEL_PLUGIN_F32 || (j->endpoint->backend->alloc && !j->inst->out[i].host)) continue;
+    if (!j->inst->wanted[i] || t->dtype != ACCEL_PLUGIN_F32 || (j->endpoint->backend->alloc && !j->inst->out[i].host))
+      continue;
     const uint32_t *bits = view_data(&j->inst->out[i]);
     uint32_t worst = 0;
     for (int64_t k = 0; k < t->elements; k++) {
@@ -425,7 +462,8 @@ static int32_t check_finite(const job *j, accel_plugin_error *error) {
       worst = exponent > worst ? exponent : worst;
     }
     if (worst == 0x7f800000u)
-      return kit_fail(error, ACCEL_PLUGIN_E_NONFINITE, -1, "output '%s' holds NaN or infinity", kit_tensor_name(j->endpoint->program, t->id));
+      return kit_fail(error, ACCEL_PLUGIN_E_NONFINITE, -1, "output '%s' holds NaN or infinity",
+                      kit_tensor_name(j->endpoint->program, t->id));
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -435,10 +473,12 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
   if (!session) {
     for (uint32_t k = 0; k < j->plan->n_step; k++)
       if (p->node[j->plan->step[k].node].state >= 0)
-        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, (int32_t)j->plan->step[k].node, "entry '%s' needs a session", j->entry->name);
+        return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, (int32_t)j->plan->step[k].node, "entry '%s' needs a session",
+                        j->entry->name);
     return ACCEL_PLUGIN_OK;
   }
-  if (!kit_session_of(session, j->endpoint)) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session belongs to another endpoint");
+  if (!kit_session_of(session, j->endpoint))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session belongs to another endpoint");
   return kit_session_begin(session, j->run.sequence, j->run.n_sequence, j->host, &j->state, error);
 }
 
@@ -457,13 +497,16 @@ static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error
   return rc;
 }
 
-int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, accel_plugin_run *run, const accel_plugin_view *in, uint32_t n_in,
-                    accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error) {
-  if (!e || !run || (n_in && !in) || (n_out && !out)) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "handler: a pointer is NULL");
+int32_t kit_handler(accel_plugin_endpoint *e, accel_plugin_session *session, accel_plugin_run *run,
+                    const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out, uint32_t n_out,
+                    accel_plugin_error *error) {
+  if (!e || !run || (n_in && !in) || (n_out && !out))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "handler: a pointer is NULL");
   job j = {.endpoint = e, .n_in = n_in, .n_out = n_out};
   kit_take(&j.run, sizeof j.run, run, run->size);
   j.host = j.run.host;
-  if (j.run.entry >= e->program->n_entry) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u", j.run.entry, e->program->n_entry);
+  if (j.run.entry >= e->program->n_entry)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no entry %u: the program has %u", j.run.entry, e->program->n_entry);
   j.entry = &e->program->entry[j.run.entry];
   j.inst = instance_take(e);
   if (!j.inst) return kit_no_memory(error, sizeof *j.inst);
@@ -511,26 +554,35 @@ static void fill_state(accel_plugin_endpoint *e, const accel_plugin_options *o, 
   h = hash_bytes(h, o->precision.name, sizeof o->precision.name);
   h = hash_bytes(h, e->backend->name, strlen(e->backend->name));
   h = hash_bytes(h, &kv_dtype, 1);
-  e->state = (kit_endpoint_state){.program = e->program, .backend = e->backend, .self = e->self, .kv_dtype = kv_dtype,
-                                  .max_tokens = o->max_tokens, .max_sequences = o->max_sequences, .identity = h};
+  e->state = (kit_endpoint_state){.program = e->program,
+                                  .backend = e->backend,
+                                  .self = e->self,
+                                  .kv_dtype = kv_dtype,
+                                  .max_tokens = o->max_tokens,
+                                  .max_sequences = o->max_sequences,
+                                  .identity = h};
 }
 
 /* What supports would answer, as an error. */
-static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_precision *precision, accel_plugin_error *error) {
-  if (p->n_weight && !precision->format) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", precision->name);
+static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_precision *precision,
+                      accel_plugin_error *error) {
+  if (p->n_weight && !precision->format)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "precision '%.16s' has no format table", precision->name);
   for (uint32_t i = 0; i < p->n_entry; i++) {
     accel_plugin_verdict v = {.size = sizeof v};
     kit_judge(backend, p, precision, i, &v);
-    if (v.answer == ACCEL_PLUGIN_NO) return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name, v.why);
+    if (v.answer == ACCEL_PLUGIN_NO)
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s': %s", p->entry[i].name, v.why);
     if (v.answer == ACCEL_PLUGIN_EMULATED && !(precision->flags & ACCEL_PLUGIN_ALLOW_EMULATED))
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node, "entry '%s' would be emulated at %.16s, which was not allowed: %s", p->entry[i].name,
-                      precision->name, v.why);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, v.node,
+                      "entry '%s' would be emulated at %.16s, which was not allowed: %s", p->entry[i].name, precision->name,
+                      v.why);
   }
   return ACCEL_PLUGIN_OK;
 }
 
-int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
-                 accel_plugin_endpoint **out, accel_plugin_error *error) {
+int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,
+                 const accel_plugin_options *options, accel_plugin_endpoint **out, accel_plugin_error *error) {
   *out = NULL;
   if (!options) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: no options");
   accel_plugin_options o;
@@ -543,7 +595,8 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   pthread_mutex_init(&e->lock, NULL);
   int32_t rc = kit_program_copy(program, &e->program, error);
   if (!rc) rc = refuse(backend, e->program, &o.precision, error);
-  if (!rc && o.world > 1 && !(o.host && o.host->allreduce)) rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce", o.world);
+  if (!rc && o.world > 1 && !(o.host && o.host->allreduce))
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce", o.world);
   if (!rc) {
     kit_open open = {.device = device, .program = e->program, .options = &o, .kv_dtype = ACCEL_PLUGIN_F32};
     if (backend->open) rc = backend->open(&open, &e->self, error);

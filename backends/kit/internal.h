@@ -16,31 +16,39 @@ void kit_take(void *out, size_t known, const void *given, uint32_t given_size);
 
 /* Values of all dims from values of all symbols. */
 void kit_dims(const accel_plugin_program *p, const int64_t *symbol, int64_t *dim);
-/* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.  symbol[n_symbol], dim[n_dim] are written. */
-int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry, const accel_plugin_view *in, uint32_t n_in, int64_t *symbol,
-                 int64_t *dim, accel_plugin_error *error);
+/* Solves the symbols from the shapes of the entry's inputs, checks every use and every bound.  symbol[n_symbol], dim[n_dim]
+ * are written. */
+int32_t kit_bind(const accel_plugin_program *p, const accel_plugin_entry *entry, const accel_plugin_view *in, uint32_t n_in,
+                 int64_t *symbol, int64_t *dim, accel_plugin_error *error);
 /* Shape of a tensor; E_ARGUMENT names a dim that is unbound, negative or too large. */
 int32_t kit_shape(const accel_plugin_program *p, const int64_t *dim, int32_t id, kit_tensor *out, accel_plugin_error *error);
 /* Items and rows of space `space`; start[] has room for items + 1.  lengths: int32 [items], NULL for fixed spaces. */
-int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int64_t *dim, const int32_t *lengths, int32_t *start, kit_rows *out,
-                       accel_plugin_error *error);
+int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int64_t *dim, const int32_t *lengths,
+                       int32_t *start, kit_rows *out, accel_plugin_error *error);
 const char *kit_tensor_name(const accel_plugin_program *p, int32_t id);
 
 /* ---- plan.c: which nodes run and where their tensors live ---- */
 
-typedef enum kit_home { KIT_HOME_NONE, KIT_HOME_SCRATCH, KIT_HOME_INPUT, KIT_HOME_OUTPUT, KIT_HOME_WEIGHT, KIT_HOME_CONST } kit_home;
+typedef enum kit_home {
+  KIT_HOME_NONE,
+  KIT_HOME_SCRATCH,
+  KIT_HOME_INPUT,
+  KIT_HOME_OUTPUT,
+  KIT_HOME_WEIGHT,
+  KIT_HOME_CONST
+} kit_home;
 
 typedef struct kit_place {
-  uint8_t home;      /* kit_home */
-  uint32_t index;    /* input or output of the entry, weight */
-  uint64_t offset;   /* bytes, in scratch or from the start of that input, output, weight */
-  uint64_t bytes;    /* of the elements */
+  uint8_t home;       /* kit_home */
+  uint32_t index;     /* input or output of the entry, weight */
+  uint64_t offset;    /* bytes, in scratch or from the start of that input, output, weight */
+  uint64_t bytes;     /* of the elements */
   int64_t row_stride; /* elements */
 } kit_place;
 
 typedef struct kit_step {
   uint32_t node;
-  uint32_t first; /* of its operands, then results, in plan->operand */
+  uint32_t first;       /* of its operands, then results, in plan->operand */
   uint32_t n_in, n_out; /* padded counts */
   uint64_t workspace, workspace_bytes;
 } kit_step;
@@ -60,7 +68,7 @@ typedef struct kit_plan {
   uint32_t n_step;
   kit_tensor *operand; /* templates of all steps' operands, pointers empty */
   uint32_t n_operand;
-  bool *space; /* [n_space]: used by a step */
+  bool *space;      /* [n_space]: used by a step */
   uint64_t scratch; /* bytes */
 } kit_plan;
 
@@ -79,8 +87,8 @@ void kit_plan_free(kit_plan *plan);
 /* ---- answers.c ---- */
 
 /* Verdict of one entry of a copied program. */
-void kit_judge(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision, uint32_t entry,
-               accel_plugin_verdict *verdict);
+void kit_judge(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
+               uint32_t entry, accel_plugin_verdict *verdict);
 
 /* ---- session.c ---- */
 

@@ -1,12 +1,13 @@
 /* kit.h - what libaccel plugins share: a static library without global state.
  *
- * A backend fills one const kit_backend (a dozen hooks, most optional) and points the entries of its accel_plugin table at the kit_*
- * functions of section 7.  The kit then copies the program, refuses what is not known, plans memory, binds shapes, walks the nodes and keeps
- * sessions; the backend only says how one node runs (`launch`) and where its weights are (`open`, `weight`).  backends/reference is the
- * smallest example.  Errors are reported as plugin.h asks: a negative accel_plugin_rc and a filled *error.
+ * A backend fills one const kit_backend (a dozen hooks, most optional) and points the entries of its accel_plugin table at
+ * the kit_* functions of section 7.  The kit then copies the program, refuses what is not known, plans memory, binds shapes,
+ * walks the nodes and keeps sessions; the backend only says how one node runs (`launch`) and where its weights are (`open`,
+ * `weight`).  backends/reference is the smallest example.  Errors are reported as plugin.h asks: a negative accel_plugin_rc
+ * and a filled *error.
  *
- * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory) executor.c (endpoint, runs) session.c (state)
- * weights.c (dequantising) answers.c (supports, estimate) scalar_*.c (the 27 ops in plain C).
+ * Files: program.c (copy, attributes, refusals) bind.c (dims, row spaces) plan.c (memory) executor.c (endpoint, runs)
+ * session.c (state) weights.c (dequantising) answers.c (supports, estimate) scalar_*.c (the 27 ops in plain C).
  */
 #ifndef ACCEL_KIT_H
 #define ACCEL_KIT_H
@@ -40,9 +41,9 @@ bool kit_fault(const accel_plugin_host *host, const char *point);
 
 /* ---- 2. programs ---- */
 
-/* Deep copy of a program, walked by its strides; the copy's strides are sizeof, so copy->node[i] works.  Every index in it is checked, so
- * later code may follow them blindly: E_ARGUMENT names what is wrong.  Ops, attribute keys or dim operators this build does not know:
- * E_UNSUPPORTED by number, with the node. */
+/* Deep copy of a program, walked by its strides; the copy's strides are sizeof, so copy->node[i] works.  Every index in it
+ * is checked, so later code may follow them blindly: E_ARGUMENT names what is wrong.  Ops, attribute keys or dim operators
+ * this build does not know: E_UNSUPPORTED by number, with the node. */
 int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out, accel_plugin_error *error);
 void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
 
@@ -65,8 +66,9 @@ typedef struct kit_tensor {
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
   int64_t elements;
   int64_t row_stride; /* elements from one row of the last dim to the next; dim[rank-1] unless backend->strided said yes */
-  void *data;         /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL: absent or on a device */
-  void *buffer;       /* device backends: buffer and byte offset in it */
+  void *data;   /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL: absent or on a
+                   device */
+  void *buffer; /* device backends: buffer and byte offset in it */
   uint64_t offset;
   int32_t weight; /* weight index, -1 none */
   int32_t space;  /* row space of dim 0, -1 none */
@@ -97,18 +99,21 @@ typedef struct kit_launch {
   const int64_t *dim;    /* value of every program dim that this entry binds */
   const kit_rows *rows;  /* [program.n_space] */
   kit_run_state *state;
-  void *workspace; /* backend->workspace bytes, KIT_ALIGN aligned; on a device: byte offset workspace_offset in workspace_buffer */
+  void *workspace; /* backend->workspace bytes, KIT_ALIGN aligned; on a device: byte offset workspace_offset in
+                      workspace_buffer */
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
   const accel_plugin_host *host; /* parallel, workers, cancelled */
 } kit_launch;
 
-/* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept in whole[2]). */
+/* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept
+ * in whole[2]). */
 kit_rows kit_rows_of(const kit_launch *launch, uint32_t key, int64_t rows, int32_t whole[2]);
 /* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */
 uint32_t kit_attr_d(const kit_launch *launch, uint32_t key, int64_t *values, uint32_t capacity);
 /* Failure of a launch: "node 12 (attention, layer.3.attention): ..." */
-int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc, const char *format, ...) KIT_PRINTF(4, 5);
+int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc, const char *format, ...)
+    KIT_PRINTF(4, 5);
 
 /* ---- 4. what a backend supplies ---- */
 
@@ -122,69 +127,79 @@ typedef struct kit_open {
 typedef struct kit_backend {
   const char *name;
   /* Can this node run at this precision?  accel_plugin_answer, and why not.  NULL: NATIVE.  Shapes are not known yet. */
-  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node, const accel_plugin_precision *precision, char *why,
-                     size_t why_size);
+  int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node,
+                     const accel_plugin_precision *precision, char *why, size_t why_size);
   /* Can it read weight `index` in this format?  accel_plugin_answer.  NULL: only F32, NATIVE. */
-  int32_t (*weight_format)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why, size_t why_size);
+  int32_t (*weight_format)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
+                           size_t why_size);
   /* Bytes it keeps for a weight; NULL: the bytes of the format. */
   uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
   void (*close)(void *self);
-  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  A weight that a reshape or a
-   * slice reads is seen through this pointer alone and must be fp32.  NULL hook: always NULL. */
+  /* kit_tensor.data (or .buffer) of a weight; may be NULL when `launch` looks it up by kit_tensor.weight itself.  A weight
+   * that a reshape or a slice reads is seen through this pointer alone and must be fp32.  NULL hook: always NULL. */
   void *(*weight)(void *self, uint32_t index);
-  /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for aliases (reshape, contiguous slices). */
+  /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for aliases (reshape, contiguous
+   * slices). */
   int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
   /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL: kit_inplace. */
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
-  /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to run under one
-   * plan), self is NULL in estimates.  NULL hook: none. */
+  /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to
+   * run under one plan), self is NULL in estimates.  NULL hook: none. */
   uint64_t (*workspace)(void *self, const kit_launch *shapes, uint32_t workers);
   /* Device memory (scratch and pages).  All NULL: host memory.  free's self is the one of alloc. */
   int32_t (*alloc)(void *self, uint64_t bytes, void **buffer, accel_plugin_error *error);
   void (*release)(void *self, void *buffer);
-  int32_t (*upload)(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes, accel_plugin_error *error);
-  int32_t (*download)(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes, accel_plugin_error *error);
-  /* Before the first and after the last launch of a run (finish waits for the device and may write device_ms).  May be NULL. */
+  int32_t (*upload)(void *self, void *buffer, uint64_t offset, const void *source, uint64_t bytes,
+                    accel_plugin_error *error);
+  int32_t (*download)(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
+                      accel_plugin_error *error);
+  /* Before the first and after the last launch of a run (finish waits for the device and may write device_ms).  May be NULL.
+   */
   int32_t (*begin)(void *self, accel_plugin_run *run, accel_plugin_error *error);
   int32_t (*finish)(void *self, accel_plugin_run *run, accel_plugin_error *error);
 } kit_backend;
 
-/* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual, rope, softmax over
- * the last axis and scatter_rows over x.  It promises that the launch reads an element before it writes the same element. */
+/* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual,
+ * rope, softmax over the last axis and scatter_rows over x.  It promises that the launch reads an element before it writes
+ * the same element. */
 uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
 
 /* ---- 5. state of sessions, as seen by a launch ---- */
 
-/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows [KIT_PAGE_ROWS, heads*k_dim], then at byte
- * v_offset V rows [KIT_PAGE_ROWS, heads*v_dim], elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is read, `next` is written whole. */
+/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows [KIT_PAGE_ROWS, heads*k_dim],
+ * then at byte v_offset V rows [KIT_PAGE_ROWS, heads*v_dim], elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is
+ * read, `next` is written whole. */
 typedef struct kit_state_view {
   const accel_plugin_state *state;
   uint8_t dtype;
-  int32_t past;   /* rows held before this run's rows */
-  int32_t length; /* rows to attend to, those just reserved included */
+  int32_t past;            /* rows held before this run's rows */
+  int32_t length;          /* rows to attend to, those just reserved included */
   const int32_t *position; /* [length], host memory */
   void *const *page;
   uint64_t k_row, v_row, v_offset; /* bytes */
-  const void *current; /* floats in host memory, or a device buffer */
+  const void *current;             /* floats in host memory, or a device buffer */
   void *next;
   uint64_t elements; /* of current and next */
 } kit_state_view;
 
-/* Reserves `rows` more rows for item `item` of the run and notes their positions (NULL: past, past+1, ...).  The caller then fills them.
- * They become part of the session when the whole run succeeds.  E_LIMIT when max_tokens would be passed. */
-int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out,
-                         accel_plugin_error *error);
+/* Reserves `rows` more rows for item `item` of the run and notes their positions (NULL: past, past+1, ...).  The caller then
+ * fills them. They become part of the session when the whole run succeeds.  E_LIMIT when max_tokens would be passed. */
+int32_t kit_state_append(const kit_launch *launch, uint32_t item, int32_t rows, const int32_t *positions,
+                         kit_state_view *out, accel_plugin_error *error);
 /* The rows as they are (cross attention, static states), including those appended earlier in this run. */
 int32_t kit_state_read(const kit_launch *launch, uint32_t item, kit_state_view *out, accel_plugin_error *error);
-/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole; `rows` more tokens count
- * as seen. */
-int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out, accel_plugin_error *error);
-/* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides in elements) into rows first.. of the pages. */
-void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride, const float *v, int64_t v_stride);
+/* CONV and SSM: `current` and, unless the node's state_static is 1, a `next` of `elements` floats to be written whole;
+ * `rows` more tokens count as seen. */
+int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out,
+                       accel_plugin_error *error);
+/* Host memory: converts fp32 rows k[rows, heads*k_dim] and v[rows, heads*v_dim] (given row strides in elements) into rows
+ * first.. of the pages. */
+void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
+                     const float *v, int64_t v_stride);
 /* Address of row `row` of K or V. */
 static inline void *kit_state_k(const kit_state_view *v, int32_t row) {
   return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row;
@@ -195,13 +210,16 @@ static inline void *kit_state_v(const kit_state_view *v, int32_t row) {
 
 /* ---- 6. weights ---- */
 
-/* A weight as the matrix [n, k] that formats speak of: convolutions [O, the rest], others [all but the last dim, the last], vectors [1, k]. */
+/* A weight as the matrix [n, k] that formats speak of: convolutions [O, the rest], others [all but the last dim, the last],
+ * vectors [1, k]. */
 void kit_weight_matrix(const accel_plugin_weight *weight, int64_t *n, int64_t *k);
 bool kit_format_known(const accel_plugin_format *format); /* can kit_weight_rows read it? */
-uint64_t kit_format_bytes(const accel_plugin_weight *weight, const accel_plugin_format *format); /* data, scale, zero and outer */
+uint64_t kit_format_bytes(const accel_plugin_weight *weight,
+                          const accel_plugin_format *format); /* data, scale, zero and outer */
 /* Rows [first, first+count) of that matrix as fp32.  E_UNSUPPORTED names the format. */
-int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *format, const accel_plugin_weight_view *view, int64_t first,
-                        int64_t count, float *out, accel_plugin_error *error);
+int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *format,
+                        const accel_plugin_weight_view *view, int64_t first, int64_t count, float *out,
+                        accel_plugin_error *error);
 static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
   int64_t n = 1;
   for (uint32_t i = 0; i < w->rank; i++) n *= w->dim[i];
@@ -210,26 +228,29 @@ static inline int64_t kit_weight_elements(const accel_plugin_weight *w) {
 
 /* ---- 7. the plugin's table: signatures of accel_plugin with the backend in front, or exactly its own ---- */
 
-/* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0, the same minor or a later one. */
+/* Whether a plugin of this build can talk to a core of that ABI: the same major; while that is 0, the same minor or a later
+ * one. */
 bool kit_speaks(uint32_t core_abi);
-int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
-                     accel_plugin_verdict *verdict, accel_plugin_error *error);
+int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *program,
+                     const accel_plugin_precision *precision, accel_plugin_verdict *verdict, accel_plugin_error *error);
 int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_options *options,
                      accel_plugin_estimate *out, accel_plugin_error *error);
-/* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.  The backend's table must outlive the endpoint. */
-int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
-                 accel_plugin_endpoint **out, accel_plugin_error *error);
+/* What supports answers NO is refused here too, and EMULATED without ACCEL_PLUGIN_ALLOW_EMULATED.  The backend's table must
+ * outlive the endpoint. */
+int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,
+                 const accel_plugin_options *options, accel_plugin_endpoint **out, accel_plugin_error *error);
 void *kit_endpoint_self(const accel_plugin_endpoint *endpoint);
 const accel_plugin_program *kit_endpoint_program(const accel_plugin_endpoint *endpoint);
 
-int32_t kit_handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session, accel_plugin_run *run, const accel_plugin_view *in,
-                    uint32_t n_in, accel_plugin_view *out, uint32_t n_out, accel_plugin_error *error);
+int32_t kit_handler(accel_plugin_endpoint *endpoint, accel_plugin_session *session, accel_plugin_run *run,
+                    const accel_plugin_view *in, uint32_t n_in, accel_plugin_view *out, uint32_t n_out,
+                    accel_plugin_error *error);
 void kit_cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *host);
 int32_t kit_trim(accel_plugin_endpoint *endpoint, uint64_t *released, accel_plugin_error *error);
 int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **out, accel_plugin_error *error);
 void kit_session_free(accel_plugin_session *session);
-int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence, int64_t value, void *buffer, uint64_t *n,
-                            accel_plugin_error *error);
+int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence, int64_t value, void *buffer,
+                            uint64_t *n, accel_plugin_error *error);
 
 /* ---- 8. the scalar kernels: every op in plain C on host memory, all weights fp32 row-major in kit_tensor.data ---- */
 
@@ -238,7 +259,9 @@ typedef int32_t (*kit_scalar_fn)(const kit_launch *launch, accel_plugin_error *e
 kit_scalar_fn kit_scalar(uint32_t op);
 /* One activation (accel_plugin_act) or unary kind; alpha and beta as ops.def says.  SWIGLU_OAI is x sigmoid(alpha x). */
 float kit_unary(int32_t kind, float x, float alpha, float beta);
-static inline float kit_act(int32_t act, float x, float alpha) { return act == ACCEL_PLUGIN_ACT_NONE ? x : kit_unary(act, x, alpha, 0.0f); }
+static inline float kit_act(int32_t act, float x, float alpha) {
+  return act == ACCEL_PLUGIN_ACT_NONE ? x : kit_unary(act, x, alpha, 0.0f);
+}
 /* act_alpha of a node, or what torch and transformers take without one: elu 1, leaky_relu 0.01, swiglu_oai 1.702. */
 float kit_act_alpha(const accel_plugin_node *node, int32_t act);
 /* alpha and beta of a unary node; absent: as above, affine 1 and 0, clamp without that limit. */

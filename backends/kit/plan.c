@@ -4,7 +4,8 @@
  * 2. shapes  of every tensor that is left
  * 3. alias   reshape, contiguous slices and (where the backend reads them) column slices share the memory of their operand
  * 4. live    first and last step of each root
- * 5. place   inputs, outputs, weights and constants where they are; the rest in one scratch block: in place where the op allows it, else best fit
+ * 5. place   inputs, outputs, weights and constants where they are; the rest in one scratch block: in place where the op
+ * allows it, else best fit
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,12 @@ typedef struct planner {
   const accel_plugin_entry *e;
   kit_plan *plan;
   bool device;
-  uint8_t *need;      /* [n_tensor] */
-  uint8_t *run;       /* [entry.n_node] */
-  uint8_t *alias;     /* [n_tensor] */
-  int32_t *root;      /* [n_tensor] */
-  int32_t *last;      /* [n_tensor]: last step that uses this root; n_step: to the end */
-  segment *hole;      /* free parts of scratch below plan->scratch, by offset */
+  uint8_t *need;  /* [n_tensor] */
+  uint8_t *run;   /* [entry.n_node] */
+  uint8_t *alias; /* [n_tensor] */
+  int32_t *root;  /* [n_tensor] */
+  int32_t *last;  /* [n_tensor]: last step that uses this root; n_step: to the end */
+  segment *hole;  /* free parts of scratch below plan->scratch, by offset */
   uint32_t n_hole;
 } planner;
 
@@ -131,7 +132,8 @@ static bool readers_take_strides(const planner *w, int32_t id) {
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     for (uint32_t k = 0; w->run[i] && k < n->n_in; k++)
-      if (n->in[k] == id && (n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || !b->strided(w->p, n, k))) return false;
+      if (n->in[k] == id && (n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || !b->strided(w->p, n, k)))
+        return false;
   }
   return true;
 }
@@ -170,7 +172,8 @@ static void aliases(planner *w) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i] || n->n_in < 1 || n->in[0] < 0 || n->out[0] < 0) continue;
     kit_place *to = &w->plan->place[n->out[0]];
-    bool same = n->op == ACCEL_PLUGIN_OP_RESHAPE && w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
+    bool same =
+        n->op == ACCEL_PLUGIN_OP_RESHAPE && w->plan->tensor[n->in[0]].elements == w->plan->tensor[n->out[0]].elements;
     if (same) to->offset = w->plan->place[n->in[0]].offset;
     if (!same && !(n->op == ACCEL_PLUGIN_OP_SLICE && alias_slice(w, n))) continue;
     w->root[n->out[0]] = w->root[n->in[0]];
@@ -199,7 +202,10 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i]) continue;
     kit_step *s = &plan->step[k++];
-    *s = (kit_step){.node = (uint32_t)w->e->node[i], .first = at, .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
+    *s = (kit_step){.node = (uint32_t)w->e->node[i],
+                    .first = at,
+                    .n_in = padded(n->n_in, KIT_OPERANDS),
+                    .n_out = padded(n->n_out, KIT_RESULTS)};
     for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
       int32_t id = j < s->n_in ? kit_operand(n, j) : kit_result(n, j - s->n_in);
       kit_tensor *t = &plan->operand[at++];
@@ -254,7 +260,8 @@ static void fixed_homes(planner *w) {
   }
   for (uint32_t i = 0; !w->device && i < w->e->n_out; i++) { /* values written straight to the caller */
     int32_t id = w->e->out[i], root = w->root[id];
-    if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE || plan->place[root].home != KIT_HOME_NONE) continue;
+    if (!plan->wanted[i] || w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE || plan->place[root].home != KIT_HOME_NONE)
+      continue;
     if (plan->place[id].bytes != plan->place[root].bytes) continue;
     plan->place[root].home = KIT_HOME_OUTPUT;
     plan->place[root].index = i;
@@ -286,7 +293,13 @@ static void place_step(planner *w, uint32_t k) {
   kit_step *s = &plan->step[k];
   kit_tensor *in = &plan->operand[s->first], *out = in + s->n_in;
   if (w->r->backend && w->r->backend->workspace) {
-    kit_launch shape = {.program = w->p, .node = &w->p->node[s->node], .index = s->node, .n_in = s->n_in, .n_out = s->n_out, .in = in, .out = out,
+    kit_launch shape = {.program = w->p,
+                        .node = &w->p->node[s->node],
+                        .index = s->node,
+                        .n_in = s->n_in,
+                        .n_out = s->n_out,
+                        .in = in,
+                        .out = out,
                         .dim = plan->dim};
     s->workspace_bytes = w->r->backend->workspace(w->r->self, &shape, w->r->workers);
     if (s->workspace_bytes) s->workspace = take(w, s->workspace_bytes);
@@ -358,7 +371,8 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   w.root = calloc(p->n_tensor + 1, sizeof *w.root);
   w.last = calloc(p->n_tensor + 1, sizeof *w.last);
   int32_t rc;
-  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place || !plan->space || !w.need || !w.run || !w.root || !w.last) {
+  if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place || !plan->space || !w.need || !w.run ||
+      !w.root || !w.last) {
     rc = kit_no_memory(error, p->n_tensor * sizeof *plan->tensor);
   } else {
     memcpy(plan->symbol, r->symbol, p->n_symbol * sizeof *plan->symbol);
@@ -371,8 +385,10 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   free(w.root);
   free(w.last);
   free(w.hole);
-  if (rc) kit_plan_free(plan);
-  else *out = plan;
+  if (rc)
+    kit_plan_free(plan);
+  else
+    *out = plan;
   return rc;
 }
 
@@ -400,13 +416,21 @@ uint32_t kit_inplace(const accel_plugin_program *p, const accel_plugin_node *n, 
   int32_t out = kit_result(n, result);
   uint32_t mask = 0;
   switch (n->op) {
-    case ACCEL_PLUGIN_OP_BINARY: mask = 3; break;
+    case ACCEL_PLUGIN_OP_BINARY:
+      mask = 3;
+      break;
     case ACCEL_PLUGIN_OP_UNARY:
     case ACCEL_PLUGIN_OP_CAST:
     case ACCEL_PLUGIN_OP_ROPE:
-    case ACCEL_PLUGIN_OP_SCATTER_ROWS: mask = 1; break;
-    case ACCEL_PLUGIN_OP_NORM: mask = 1u | 1u << 3; break;
-    case ACCEL_PLUGIN_OP_LINEAR: mask = 1u << 3; break;
+    case ACCEL_PLUGIN_OP_SCATTER_ROWS:
+      mask = 1;
+      break;
+    case ACCEL_PLUGIN_OP_NORM:
+      mask = 1u | 1u << 3;
+      break;
+    case ACCEL_PLUGIN_OP_LINEAR:
+      mask = 1u << 3;
+      break;
     case ACCEL_PLUGIN_OP_SOFTMAX: {
       int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, -1);
       if (axis == -1 || (out >= 0 && axis == p->tensor[out].rank - 1)) mask = 1;

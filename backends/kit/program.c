@@ -150,7 +150,8 @@ static void *grab_array(copy *c, const void *from, uint32_t n, uint32_t stride, 
 #define BAD(node, ...) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, node, __VA_ARGS__)
 
 static int32_t check_header(const accel_plugin_program *p, accel_plugin_error *error) {
-  if (p->abi >> 16 != ACCEL_PLUGIN_ABI_MAJOR) return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "program of ABI %u.%u", p->abi >> 16, p->abi & 0xffff);
+  if (p->abi >> 16 != ACCEL_PLUGIN_ABI_MAJOR)
+    return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "program of ABI %u.%u", p->abi >> 16, p->abi & 0xffff);
   const struct {
     const char *what;
     uint32_t n, stride;
@@ -160,7 +161,8 @@ static int32_t check_header(const accel_plugin_program *p, accel_plugin_error *e
               {"state", p->n_state, p->state_stride, p->state},     {"node", p->n_node, p->node_stride, p->node},
               {"entry", p->n_entry, p->entry_stride, p->entry},     {"weight", p->n_weight, p->weight_stride, p->weight}};
   for (size_t i = 0; i < sizeof part / sizeof *part; i++) {
-    if (part[i].n && (!part[i].data || part[i].stride < 8)) BAD(-1, "program: table of %ss is missing or has stride %u", part[i].what, part[i].stride);
+    if (part[i].n && (!part[i].data || part[i].stride < 8))
+      BAD(-1, "program: table of %ss is missing or has stride %u", part[i].what, part[i].stride);
     if (part[i].n > 1u << 24) BAD(-1, "program: %u %ss are too many", part[i].n, part[i].what);
   }
   return ACCEL_PLUGIN_OK;
@@ -171,7 +173,8 @@ static int32_t check_dims(const accel_plugin_program *p, accel_plugin_error *err
     const accel_plugin_dim *d = &p->dim[i];
     if (d->op < ACCEL_PLUGIN_DIM_CONST || d->op > ACCEL_PLUGIN_DIM_MAX)
       return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "program: dim %u uses the unknown operator %d", i, d->op);
-    if (d->op == ACCEL_PLUGIN_DIM_SYMBOL && (d->a < 0 || (uint32_t)d->a >= p->n_symbol)) BAD(-1, "program: dim %u names symbol %d", i, d->a);
+    if (d->op == ACCEL_PLUGIN_DIM_SYMBOL && (d->a < 0 || (uint32_t)d->a >= p->n_symbol))
+      BAD(-1, "program: dim %u names symbol %d", i, d->a);
     if (d->op >= ACCEL_PLUGIN_DIM_ADD && (d->a < 0 || d->b < 0 || (uint32_t)d->a >= i || (uint32_t)d->b >= i))
       BAD(-1, "program: dim %u uses dims that do not come before it", i);
   }
@@ -184,7 +187,8 @@ static int32_t check_weights(const accel_plugin_program *p, accel_plugin_error *
     if (w->rank > 4) BAD(-1, "weight '%s' has rank %u", w->name, w->rank);
     int64_t n = 1;
     for (uint32_t r = 0; r < w->rank; r++) {
-      if (w->dim[r] < 0 || (w->dim[r] && n > ((int64_t)1 << 48) / w->dim[r])) BAD(-1, "weight '%s': dim %u is %lld", w->name, r, (long long)w->dim[r]);
+      if (w->dim[r] < 0 || (w->dim[r] && n > ((int64_t)1 << 48) / w->dim[r]))
+        BAD(-1, "weight '%s': dim %u is %lld", w->name, r, (long long)w->dim[r]);
       n *= w->dim[r];
     }
   }
@@ -194,9 +198,11 @@ static int32_t check_weights(const accel_plugin_program *p, accel_plugin_error *
 static int32_t check_tensors(const accel_plugin_program *p, accel_plugin_error *error) {
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = &p->tensor[i];
-    if (t->kind > ACCEL_PLUGIN_TENSOR_CONST || t->rank > ACCEL_PLUGIN_MAX_RANK) BAD(-1, "tensor '%s': kind %u, rank %u", t->name, t->kind, t->rank);
+    if (t->kind > ACCEL_PLUGIN_TENSOR_CONST || t->rank > ACCEL_PLUGIN_MAX_RANK)
+      BAD(-1, "tensor '%s': kind %u, rank %u", t->name, t->kind, t->rank);
     if (t->dtype != ACCEL_PLUGIN_F32 && t->dtype != ACCEL_PLUGIN_I32)
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "tensor '%s' has dtype %u; programs know F32 and I32", t->name, t->dtype);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "tensor '%s' has dtype %u; programs know F32 and I32", t->name,
+                      t->dtype);
     for (uint32_t r = 0; r < t->rank; r++)
       if (t->dim[r] < 0 || (uint32_t)t->dim[r] >= p->n_dim) BAD(-1, "tensor '%s': dim %u is not in the table", t->name, r);
     if (t->space >= 0 && (uint32_t)t->space >= p->n_space) BAD(-1, "tensor '%s' names space %d", t->name, t->space);
@@ -205,7 +211,8 @@ static int32_t check_tensors(const accel_plugin_program *p, accel_plugin_error *
   }
   for (uint32_t i = 0; i < p->n_space; i++) {
     const accel_plugin_space *s = &p->space[i];
-    if (s->rows < 0 || (uint32_t)s->rows >= p->n_dim || s->items < 0 || (uint32_t)s->items >= p->n_dim) BAD(-1, "space '%s': dims out of range", s->name);
+    if (s->rows < 0 || (uint32_t)s->rows >= p->n_dim || s->items < 0 || (uint32_t)s->items >= p->n_dim)
+      BAD(-1, "space '%s': dims out of range", s->name);
     if (s->lengths < 0) continue;
     if ((uint32_t)s->lengths >= p->n_tensor) BAD(-1, "space '%s' names tensor %d", s->name, s->lengths);
     const accel_plugin_tensor *t = &p->tensor[s->lengths];
@@ -218,7 +225,8 @@ static int32_t check_tensors(const accel_plugin_program *p, accel_plugin_error *
       return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "state '%s' has the unknown kind %d", s->name, s->kind);
     if (s->heads < 0 || s->k_dim < 0 || s->v_dim < 0 || s->heads > 1 << 20 || s->k_dim > 1 << 20 || s->v_dim > 1 << 20)
       BAD(-1, "state '%s': %d x %d, %d", s->name, s->heads, s->k_dim, s->v_dim);
-    if (s->share >= (int32_t)p->n_state || (s->share >= 0 && p->state[s->share].share >= 0)) BAD(-1, "state '%s' shares state %d", s->name, s->share);
+    if (s->share >= (int32_t)p->n_state || (s->share >= 0 && p->state[s->share].share >= 0))
+      BAD(-1, "state '%s' shares state %d", s->name, s->share);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -227,21 +235,27 @@ static int32_t check_node(const accel_plugin_program *p, uint32_t index, accel_p
   const accel_plugin_node *n = &p->node[index];
   int32_t at = (int32_t)index;
   if (n->op < 1 || n->op > ACCEL_PLUGIN_OP_COUNT || n->version > 1)
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, at, "node %u: op %u version %u is unknown to this plugin", index, n->op, n->version);
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, at, "node %u: op %u version %u is unknown to this plugin", index,
+                    n->op, n->version);
   for (uint32_t i = 0; i < n->n_in; i++)
-    if (n->in[i] < -1 || n->in[i] >= (int32_t)p->n_tensor) BAD(at, "node %u (%s): operand %u is tensor %d", index, kit_op_name(n->op), i, n->in[i]);
+    if (n->in[i] < -1 || n->in[i] >= (int32_t)p->n_tensor)
+      BAD(at, "node %u (%s): operand %u is tensor %d", index, kit_op_name(n->op), i, n->in[i]);
   if (n->n_out < 1 || n->n_out > KIT_RESULTS) BAD(at, "node %u (%s): %u results", index, kit_op_name(n->op), n->n_out);
   for (uint32_t i = 0; i < n->n_out; i++)
-    if (n->out[i] < -1 || n->out[i] >= (int32_t)p->n_tensor || (n->out[i] >= 0 && p->tensor[n->out[i]].kind != ACCEL_PLUGIN_TENSOR_VALUE))
+    if (n->out[i] < -1 || n->out[i] >= (int32_t)p->n_tensor ||
+        (n->out[i] >= 0 && p->tensor[n->out[i]].kind != ACCEL_PLUGIN_TENSOR_VALUE))
       BAD(at, "node %u (%s): result %u is tensor %d", index, kit_op_name(n->op), i, n->out[i]);
   for (uint32_t i = 0; i < n->n_attr; i++) {
     const accel_plugin_attr *a = &n->attr[i];
     if (!attr_known(a->key) || a->type < ACCEL_PLUGIN_ATTR_I || a->type > ACCEL_PLUGIN_ATTR_D)
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, at, "node %u (%s): attribute %u of type %u is unknown to this plugin", index,
-                      kit_op_name(n->op), a->key, a->type);
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, at,
+                      "node %u (%s): attribute %u of type %u is unknown to this plugin", index, kit_op_name(n->op), a->key,
+                      a->type);
     for (uint32_t k = 0; a->type == ACCEL_PLUGIN_ATTR_D && k < a->n; k++)
-      if (a->v[k] < 0 || a->v[k] >= (int64_t)p->n_dim) BAD(at, "node %u (%s): attribute %u names dim %lld", index, kit_op_name(n->op), a->key, (long long)a->v[k]);
-    if ((a->key == ACCEL_PLUGIN_ATTR_Q_SPACE || a->key == ACCEL_PLUGIN_ATTR_KV_SPACE || a->key == ACCEL_PLUGIN_ATTR_SPACE) && a->i >= (int64_t)p->n_space)
+      if (a->v[k] < 0 || a->v[k] >= (int64_t)p->n_dim)
+        BAD(at, "node %u (%s): attribute %u names dim %lld", index, kit_op_name(n->op), a->key, (long long)a->v[k]);
+    if ((a->key == ACCEL_PLUGIN_ATTR_Q_SPACE || a->key == ACCEL_PLUGIN_ATTR_KV_SPACE || a->key == ACCEL_PLUGIN_ATTR_SPACE) &&
+        a->i >= (int64_t)p->n_space)
       BAD(at, "node %u (%s): names space %lld", index, kit_op_name(n->op), (long long)a->i);
   }
   if (n->state >= (int32_t)p->n_state) BAD(at, "node %u (%s): names state %d", index, kit_op_name(n->op), n->state);
@@ -249,7 +263,8 @@ static int32_t check_node(const accel_plugin_program *p, uint32_t index, accel_p
 }
 
 /* Every operand of every node of the entry is an input of it, a weight, a constant, or computed by an earlier node. */
-static int32_t check_entry(const accel_plugin_program *p, const accel_plugin_entry *e, uint8_t *known, accel_plugin_error *error) {
+static int32_t check_entry(const accel_plugin_program *p, const accel_plugin_entry *e, uint8_t *known,
+                           accel_plugin_error *error) {
   for (uint32_t i = 0; i < p->n_tensor; i++) known[i] = p->tensor[i].kind >= ACCEL_PLUGIN_TENSOR_WEIGHT;
   for (uint32_t i = 0; i < e->n_in; i++) {
     if (e->in[i] < 0 || (uint32_t)e->in[i] >= p->n_tensor || p->tensor[e->in[i]].kind != ACCEL_PLUGIN_TENSOR_INPUT)
@@ -257,19 +272,23 @@ static int32_t check_entry(const accel_plugin_program *p, const accel_plugin_ent
     known[e->in[i]] = 1;
   }
   for (uint32_t i = 0; i < e->n_node; i++) {
-    if (e->node[i] < 0 || (uint32_t)e->node[i] >= p->n_node) BAD(-1, "entry '%s': node %d is not in the table", e->name, e->node[i]);
+    if (e->node[i] < 0 || (uint32_t)e->node[i] >= p->n_node)
+      BAD(-1, "entry '%s': node %d is not in the table", e->name, e->node[i]);
     const accel_plugin_node *n = &p->node[e->node[i]];
     for (uint32_t k = 0; k < n->n_in; k++)
       if (n->in[k] >= 0 && !known[n->in[k]])
-        BAD(e->node[i], "entry '%s', node %d (%s): operand '%s' is not known yet", e->name, e->node[i], kit_op_name(n->op), kit_tensor_name(p, n->in[k]));
+        BAD(e->node[i], "entry '%s', node %d (%s): operand '%s' is not known yet", e->name, e->node[i], kit_op_name(n->op),
+            kit_tensor_name(p, n->in[k]));
     for (uint32_t k = 0; k < n->n_out; k++) {
       if (n->out[k] < 0) continue;
-      if (known[n->out[k]]) BAD(e->node[i], "entry '%s', node %d: '%s' is computed twice", e->name, e->node[i], kit_tensor_name(p, n->out[k]));
+      if (known[n->out[k]])
+        BAD(e->node[i], "entry '%s', node %d: '%s' is computed twice", e->name, e->node[i], kit_tensor_name(p, n->out[k]));
       known[n->out[k]] = 1;
     }
   }
   for (uint32_t i = 0; i < e->n_out; i++)
-    if (e->out[i] < 0 || (uint32_t)e->out[i] >= p->n_tensor || !known[e->out[i]]) BAD(-1, "entry '%s': output %u is never computed", e->name, i);
+    if (e->out[i] < 0 || (uint32_t)e->out[i] >= p->n_tensor || !known[e->out[i]])
+      BAD(-1, "entry '%s': output %u is never computed", e->name, i);
   return ACCEL_PLUGIN_OK;
 }
 

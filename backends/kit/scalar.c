@@ -25,41 +25,72 @@ static double clamp(double x, double low, double high) { return x < low ? low : 
 float kit_unary(int32_t kind, float value, float alpha, float beta) {
   double x = value;
   switch (kind) {
-    case ACCEL_PLUGIN_ACT_NONE: return value;
-    case ACCEL_PLUGIN_ACT_RELU: return value < 0 ? 0.0f : value; /* keeps NaN */
-    case ACCEL_PLUGIN_ACT_GELU: return (float)(0.5 * x * (1.0 + erf(x * 0.70710678118654752440)));
-    case ACCEL_PLUGIN_ACT_GELU_TANH: return (float)(0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))));
-    case ACCEL_PLUGIN_ACT_GELU_QUICK: return (float)(x * sigmoid(1.702 * x));
-    case ACCEL_PLUGIN_ACT_SILU: return (float)(x * sigmoid(x));
-    case ACCEL_PLUGIN_ACT_TANH: return (float)tanh(x);
-    case ACCEL_PLUGIN_ACT_SIGMOID: return (float)sigmoid(x);
-    case ACCEL_PLUGIN_ACT_RELU2: return value < 0 ? 0.0f : value * value;
-    case ACCEL_PLUGIN_ACT_MISH: return (float)(x * tanh(softplus(x)));
-    case ACCEL_PLUGIN_ACT_LEAKY_RELU: return value < 0 ? alpha * value : value;
-    case ACCEL_PLUGIN_ACT_SOFTPLUS: return (float)softplus(x);
-    case ACCEL_PLUGIN_ACT_HARDSWISH: return (float)(x * clamp(x + 3.0, 0.0, 6.0) / 6.0);
-    case ACCEL_PLUGIN_ACT_ELU: return value < 0 ? (float)(alpha * expm1(x)) : value;
-    case ACCEL_PLUGIN_ACT_RELU6: return (float)clamp(x, 0.0, 6.0);
-    case ACCEL_PLUGIN_ACT_SWIGLU_OAI: return (float)(x * sigmoid((double)alpha * x));
-    case ACCEL_PLUGIN_UNARY_EXP: return (float)exp(x);
-    case ACCEL_PLUGIN_UNARY_LOG: return (float)log(x);
-    case ACCEL_PLUGIN_UNARY_NEG: return -value;
-    case ACCEL_PLUGIN_UNARY_SQRT: return (float)sqrt(x);
-    case ACCEL_PLUGIN_UNARY_RSQRT: return (float)(1.0 / sqrt(x));
-    case ACCEL_PLUGIN_UNARY_CLAMP: return (float)clamp(x, alpha, beta);
-    case ACCEL_PLUGIN_UNARY_SIN: return (float)sin(x);
-    case ACCEL_PLUGIN_UNARY_COS: return (float)cos(x);
-    case ACCEL_PLUGIN_UNARY_AFFINE: return (float)((double)alpha * x + (double)beta);
-    case ACCEL_PLUGIN_UNARY_ABS: return fabsf(value);
+    case ACCEL_PLUGIN_ACT_NONE:
+      return value;
+    case ACCEL_PLUGIN_ACT_RELU:
+      return value < 0 ? 0.0f : value; /* keeps NaN */
+    case ACCEL_PLUGIN_ACT_GELU:
+      return (float)(0.5 * x * (1.0 + erf(x * 0.70710678118654752440)));
+    case ACCEL_PLUGIN_ACT_GELU_TANH:
+      return (float)(0.5 * x * (1.0 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x))));
+    case ACCEL_PLUGIN_ACT_GELU_QUICK:
+      return (float)(x * sigmoid(1.702 * x));
+    case ACCEL_PLUGIN_ACT_SILU:
+      return (float)(x * sigmoid(x));
+    case ACCEL_PLUGIN_ACT_TANH:
+      return (float)tanh(x);
+    case ACCEL_PLUGIN_ACT_SIGMOID:
+      return (float)sigmoid(x);
+    case ACCEL_PLUGIN_ACT_RELU2:
+      return value < 0 ? 0.0f : value * value;
+    case ACCEL_PLUGIN_ACT_MISH:
+      return (float)(x * tanh(softplus(x)));
+    case ACCEL_PLUGIN_ACT_LEAKY_RELU:
+      return value < 0 ? alpha * value : value;
+    case ACCEL_PLUGIN_ACT_SOFTPLUS:
+      return (float)softplus(x);
+    case ACCEL_PLUGIN_ACT_HARDSWISH:
+      return (float)(x * clamp(x + 3.0, 0.0, 6.0) / 6.0);
+    case ACCEL_PLUGIN_ACT_ELU:
+      return value < 0 ? (float)(alpha * expm1(x)) : value;
+    case ACCEL_PLUGIN_ACT_RELU6:
+      return (float)clamp(x, 0.0, 6.0);
+    case ACCEL_PLUGIN_ACT_SWIGLU_OAI:
+      return (float)(x * sigmoid((double)alpha * x));
+    case ACCEL_PLUGIN_UNARY_EXP:
+      return (float)exp(x);
+    case ACCEL_PLUGIN_UNARY_LOG:
+      return (float)log(x);
+    case ACCEL_PLUGIN_UNARY_NEG:
+      return -value;
+    case ACCEL_PLUGIN_UNARY_SQRT:
+      return (float)sqrt(x);
+    case ACCEL_PLUGIN_UNARY_RSQRT:
+      return (float)(1.0 / sqrt(x));
+    case ACCEL_PLUGIN_UNARY_CLAMP:
+      return (float)clamp(x, alpha, beta);
+    case ACCEL_PLUGIN_UNARY_SIN:
+      return (float)sin(x);
+    case ACCEL_PLUGIN_UNARY_COS:
+      return (float)cos(x);
+    case ACCEL_PLUGIN_UNARY_AFFINE:
+      return (float)((double)alpha * x + (double)beta);
+    case ACCEL_PLUGIN_UNARY_ABS:
+      return fabsf(value);
   }
   return NAN; /* not reached: launches check the kind */
 }
 
 static float usual_alpha(int32_t act) {
-  return act == ACCEL_PLUGIN_ACT_ELU ? 1.0f : act == ACCEL_PLUGIN_ACT_LEAKY_RELU ? 0.01f : act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.702f : 0.0f;
+  return act == ACCEL_PLUGIN_ACT_ELU          ? 1.0f
+         : act == ACCEL_PLUGIN_ACT_LEAKY_RELU ? 0.01f
+         : act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.702f
+                                              : 0.0f;
 }
 
-float kit_act_alpha(const accel_plugin_node *node, int32_t act) { return (float)kit_attr_f(node, ACCEL_PLUGIN_ATTR_ACT_ALPHA, usual_alpha(act)); }
+float kit_act_alpha(const accel_plugin_node *node, int32_t act) {
+  return (float)kit_attr_f(node, ACCEL_PLUGIN_ATTR_ACT_ALPHA, usual_alpha(act));
+}
 
 float kit_unary_alpha(const accel_plugin_node *node, int32_t kind) {
   float absent = kind == ACCEL_PLUGIN_UNARY_CLAMP ? -INFINITY : kind == ACCEL_PLUGIN_UNARY_AFFINE ? 1.0f : usual_alpha(kind);
@@ -94,7 +125,8 @@ int32_t kit_deberta_row(int64_t query_minus_key, int32_t span, int32_t buckets, 
   int32_t middle = buckets / 2;
   int64_t distance = r < 0 ? -r : r;
   if (buckets > 0 && max_distance > 0 && distance > middle) {
-    float steps = ceilf(logf((float)distance / (float)middle) / logf((float)((double)(max_distance - 1) / middle)) * (float)(middle - 1));
+    float steps = ceilf(logf((float)distance / (float)middle) / logf((float)((double)(max_distance - 1) / middle)) *
+                        (float)(middle - 1));
     int64_t bucket = (int64_t)steps + middle;
     r = r < 0 ? -bucket : bucket;
   }

@@ -1,5 +1,6 @@
-/* scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.  Sums are taken in double, in a fixed order that does
- * not depend on the batch.  Shapes were checked when the program was built; indices that come with the data are checked here. */
+/* scalar.h - what the scalar kernels share: slow, plain, and exact enough to be the oracle.  Sums are taken in double, in a
+ * fixed order that does not depend on the batch.  Shapes were checked when the program was built; indices that come with the
+ * data are checked here. */
 #ifndef ACCEL_KIT_SCALAR_H
 #define ACCEL_KIT_SCALAR_H
 
@@ -8,7 +9,8 @@
 #include "kit/kit.h"
 
 /* One prototype per op, from the one list. */
-#define ACCEL_OP(NAME, number, operands, outputs, attributes, text) int32_t kit_scalar_##NAME(const kit_launch *l, accel_plugin_error *error);
+#define ACCEL_OP(NAME, number, operands, outputs, attributes, text) \
+  int32_t kit_scalar_##NAME(const kit_launch *l, accel_plugin_error *error);
 #include "accel/ops.def"
 
 static inline double kit_dot(const float *a, const float *b, int64_t n) {

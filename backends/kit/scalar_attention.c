@@ -74,16 +74,23 @@ static double dense(const kit_tensor *b, int64_t p, int64_t h, int64_t i, int64_
 }
 
 /* What is added to scale * q.k: (item, row i of it) against key j, whose head slice is k[dk]. */
-static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, int32_t j, int64_t q_pos, int64_t k_pos, const float *q, const float *k) {
+static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, int32_t j, int64_t q_pos, int64_t k_pos,
+                      const float *q, const float *k) {
   const kit_tensor *b = &a->l->in[BIAS];
   switch (a->bias_kind) {
-    case ACCEL_PLUGIN_BIAS_DENSE: return dense(b, item % a->period, h, i, j);
-    case ACCEL_PLUGIN_BIAS_ALIBI: return (double)kit_f32(b)[h] * (double)(k_pos - q_pos);
+    case ACCEL_PLUGIN_BIAS_DENSE:
+      return dense(b, item % a->period, h, i, j);
+    case ACCEL_PLUGIN_BIAS_ALIBI:
+      return (double)kit_f32(b)[h] * (double)(k_pos - q_pos);
     case ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL:
     case ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL:
-      return kit_f32(b)[kit_t5_bucket(k_pos - q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, a->buckets, a->max_distance) * a->heads + h];
+      return kit_f32(
+          b)[kit_t5_bucket(k_pos - q_pos, a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, a->buckets, a->max_distance) *
+                 a->heads +
+             h];
     case ACCEL_PLUGIN_BIAS_DISENTANGLED: {
-      int64_t at = (int64_t)kit_deberta_row(q_pos - k_pos, a->span, a->rel_buckets, a->max_distance) * a->heads * a->dk + h * a->dk;
+      int64_t at =
+          (int64_t)kit_deberta_row(q_pos - k_pos, a->span, a->rel_buckets, a->max_distance) * a->heads * a->dk + h * a->dk;
       double sum = 0;
       if (kit_has(&a->l->in[REL_K])) sum += kit_dot(q, kit_f32(&a->l->in[REL_K]) + at, a->dk);
       if (kit_has(&a->l->in[REL_Q])) sum += kit_dot(k, kit_f32(&a->l->in[REL_Q]) + at, a->dk);
@@ -93,12 +100,14 @@ static double bias_of(const attention *a, int32_t item, int64_t h, int32_t i, in
   return 0;
 }
 
-/* Scores of one query row and head over all keys, -INFINITY where hidden; then the softmax.  All zero when nothing is visible. */
+/* Scores of one query row and head over all keys, -INFINITY where hidden; then the softmax.  All zero when nothing is
+ * visible. */
 static void weights_of(const attention *a, const keys *s, int32_t item, int64_t h, int32_t i, double *w, float *buffer) {
   const kit_tensor *q = &a->l->in[Q];
   const float *qr = kit_f32(q) + (a->q.start[item] + i) * q->row_stride + h * a->dk;
   int64_t group = a->heads / a->kv_heads;
-  int64_t q_pos = kit_has(&a->l->in[Q_POS]) ? kit_i32(&a->l->in[Q_POS])[a->q.start[item] + i] : (s->start < 0 ? s->state.past : 0) + (int64_t)i;
+  int64_t q_pos = kit_has(&a->l->in[Q_POS]) ? kit_i32(&a->l->in[Q_POS])[a->q.start[item] + i]
+                                            : (s->start < 0 ? s->state.past : 0) + (int64_t)i;
   double sink = kit_has(&a->l->in[SINKS]) ? kit_f32(&a->l->in[SINKS])[h] : -INFINITY, most = sink, sum = 0;
   for (int32_t j = 0; j < s->n; j++) {
     int64_t k_pos = key_position(a, s, j);
@@ -158,7 +167,8 @@ static int32_t find_keys(const attention *a, int32_t item, keys *out, accel_plug
     const kit_tensor *k = &l->in[K], *v = &l->in[V];
     rc = kit_state_append(l, (uint32_t)item, n, position, &out->state, error);
     if (!rc)
-      kit_state_write(&out->state, out->state.length - n, n, kit_f32(k) + start * k->row_stride, k->row_stride, kit_f32(v) + start * v->row_stride, v->row_stride);
+      kit_state_write(&out->state, out->state.length - n, n, kit_f32(k) + start * k->row_stride, k->row_stride,
+                      kit_f32(v) + start * v->row_stride, v->row_stride);
   } else {
     rc = kit_state_read(l, (uint32_t)item, &out->state, error);
   }
@@ -169,11 +179,13 @@ static int32_t find_keys(const attention *a, int32_t item, keys *out, accel_plug
 static int32_t check_item(const attention *a, const keys *s, int32_t item, accel_plugin_error *error) {
   const kit_tensor *b = &a->l->in[BIAS], *probs = &a->l->out[1];
   int32_t rows = a->q.start[item + 1] - a->q.start[item];
-  if (a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE && ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && s->n > b->dim[3])))
-    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d", (long long)b->dim[2],
-                           (long long)b->dim[3], rows, s->n);
+  if (a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
+      ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && s->n > b->dim[3])))
+    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
+                           (long long)b->dim[2], (long long)b->dim[3], rows, s->n);
   if (kit_has(probs) && s->n > probs->dim[2])
-    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", s->n, (long long)probs->dim[2]);
+    return kit_launch_fail(a->l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", s->n,
+                           (long long)probs->dim[2]);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -191,12 +203,15 @@ static int32_t prepare(attention *a, const kit_launch *l, int32_t whole[4], acce
   a->max_distance = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   a->span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0);
   a->rel_buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
-  a->period = kit_has(&l->in[BIAS]) && a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0]) : 1;
+  a->period = kit_has(&l->in[BIAS]) && a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE
+                  ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0])
+                  : 1;
   a->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &a->probs);
   const kit_tensor *k = &l->in[K], *v = &l->in[V], *q = &l->in[Q];
   const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
   if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || a->period < 1 || (!kit_has(k) && !state))
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld heads over %lld key heads, or no keys", (long long)a->heads, (long long)a->kv_heads);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld heads over %lld key heads, or no keys",
+                           (long long)a->heads, (long long)a->kv_heads);
   a->dk = kit_has(k) ? kit_cols(k) / a->kv_heads : state->k_dim;
   a->dv = kit_has(v) ? kit_cols(v) / a->kv_heads : state->v_dim;
   a->scale = kit_attr_f(n, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0);
@@ -220,22 +235,27 @@ int32_t kit_scalar_ATTENTION(const kit_launch *l, accel_plugin_error *error) {
     if (rc) break;
     double *w = malloc(((size_t)s.n + (size_t)a.dv + 1) * sizeof *w);
     float *buffer = malloc(((size_t)(a.dk > a.dv ? a.dk : a.dv) + 1) * sizeof *buffer);
-    if (!w || !buffer) rc = kit_no_memory(error, (uint64_t)s.n * sizeof *w);
-    else attend(&a, &s, item, w, w + s.n, buffer);
+    if (!w || !buffer)
+      rc = kit_no_memory(error, (uint64_t)s.n * sizeof *w);
+    else
+      attend(&a, &s, item, w, w + s.n, buffer);
     free(w);
     free(buffer);
   }
-  if (!rc && !kit_has(&l->in[Q]) && kit_has(&l->out[0])) memset(l->out[0].data, 0, (size_t)l->out[0].elements * 4); /* append only */
+  if (!rc && !kit_has(&l->in[Q]) && kit_has(&l->out[0]))
+    memset(l->out[0].data, 0, (size_t)l->out[0].elements * 4); /* append only */
   return rc;
 }
 
 /* ---- rope ---- */
 
-/* Angle of frequency i at row t, rounded to float where transformers rounds.  M-RoPE takes the position from the row of `pos` whose section
- * i falls in. */
+/* Angle of frequency i at row t, rounded to float where transformers rounds.  M-RoPE takes the position from the row of
+ * `pos` whose section i falls in. */
 static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
   const kit_tensor *pos = &l->in[1], *inv = &l->in[2];
-  float frequency = kit_has(inv) ? kit_f32(inv)[i] : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
+  float frequency = kit_has(inv)
+                        ? kit_f32(inv)[i]
+                        : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
   int64_t row = 0;
   if (pos->rank == 2) {
     const int64_t *section;

@@ -37,7 +37,8 @@ static double window(const plane *p, const float *x, const float *w, int64_t cha
       if (y < 0 || y >= p->in[0]) continue;
       for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
         int64_t at = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1];
-        if (at >= 0 && at < p->in[1]) sum += (double)x[(c * p->in[0] + y) * p->in[1] + at] * (double)w[(c * p->kernel[0] + ky) * p->kernel[1] + kx];
+        if (at >= 0 && at < p->in[1])
+          sum += (double)x[(c * p->in[0] + y) * p->in[1] + at] * (double)w[(c * p->kernel[0] + ky) * p->kernel[1] + kx];
       }
     }
   return sum;
@@ -49,14 +50,16 @@ static int32_t conv_planes(const kit_launch *l) {
   plane p = plane_of(l, w);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
-  int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), outputs = w->dim[0], channels = w->dim[1], per = outputs / groups;
+  int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), outputs = w->dim[0], channels = w->dim[1],
+          per = outputs / groups;
   int64_t size_in = p.in[0] * p.in[1], size_w = channels * p.kernel[0] * p.kernel[1], k = 0;
   for (int64_t b = 0; b < x->dim[0]; b++)
     for (int64_t o = 0; o < outputs; o++) {
       const float *from = kit_f32(x) + (b * x->dim[1] + o / per * channels) * size_in;
       for (int64_t y = 0; y < p.out[0]; y++)
         for (int64_t i = 0; i < p.out[1]; i++, k++) {
-          double sum = window(&p, from, kit_f32(w) + o * size_w, channels, y, i) + (bias ? bias[o] : 0.0f) + (residual ? residual[k] : 0.0f);
+          double sum = window(&p, from, kit_f32(w) + o * size_w, channels, y, i) + (bias ? bias[o] : 0.0f) +
+                       (residual ? residual[k] : 0.0f);
           kit_f32(out)[k] = kit_act(act, (float)sum, alpha);
         }
     }
@@ -68,7 +71,7 @@ static int32_t conv_planes(const kit_launch *l) {
 typedef struct rows_conv {
   const kit_launch *l;
   int64_t channels, kernel, dilation, before, per; /* C, k, .., left context, outputs per group */
-  const float *x, *carried; /* rows [n, C] of the item; rows [before, C] ahead of them or NULL */
+  const float *x, *carried;                        /* rows [n, C] of the item; rows [before, C] ahead of them or NULL */
   int64_t n, stride;
 } rows_conv;
 
@@ -81,7 +84,8 @@ static double row_value(const rows_conv *r, int64_t t, int64_t c) {
 static double row_window(const rows_conv *r, const float *w, int64_t group, int64_t width, int64_t t) {
   double sum = 0;
   for (int64_t c = 0; c < width; c++)
-    for (int64_t k = 0; k < r->kernel; k++) sum += row_value(r, t - r->before + k * r->dilation, group * width + c) * (double)w[c * r->kernel + k];
+    for (int64_t k = 0; k < r->kernel; k++)
+      sum += row_value(r, t - r->before + k * r->dilation, group * width + c) * (double)w[c * r->kernel + k];
   return sum;
 }
 
@@ -97,7 +101,11 @@ static int32_t conv_rows(const kit_launch *l, accel_plugin_error *error) {
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE), whole[2];
   float alpha = kit_act_alpha(l->node, act);
   int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), outputs = w->dim[0], width = w->dim[1];
-  rows_conv r = {.l = l, .channels = kit_cols(x), .kernel = w->dim[2], .dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1), .stride = x->row_stride};
+  rows_conv r = {.l = l,
+                 .channels = kit_cols(x),
+                 .kernel = w->dim[2],
+                 .dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1),
+                 .stride = x->row_stride};
   r.before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0, l->node->state >= 0 ? (r.kernel - 1) * r.dilation : 0);
   r.per = outputs / groups;
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
@@ -113,7 +121,8 @@ static int32_t conv_rows(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t t = 0; t < r.n; t++)
       for (int64_t o = 0; o < outputs; o++) {
         int64_t at = (rows.start[item] + t) * outputs + o;
-        double sum = row_window(&r, kit_f32(w) + o * width * r.kernel, o / r.per, width, t) + (bias ? bias[o] : 0.0f) + (residual ? residual[at] : 0.0f);
+        double sum = row_window(&r, kit_f32(w) + o * width * r.kernel, o / r.per, width, t) + (bias ? bias[o] : 0.0f) +
+                     (residual ? residual[at] : 0.0f);
         kit_f32(out)[at] = kit_act(act, (float)sum, alpha);
       }
     if (state.next) carry(&r, state.next);
@@ -140,7 +149,8 @@ int32_t kit_scalar_CONV_TRANSPOSE(const kit_launch *l, accel_plugin_error *error
   plane p = plane_of(l, w);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
-  int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), per_in = x->dim[1] / groups, per_out = w->dim[1], outputs = per_out * groups, k = 0;
+  int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), per_in = x->dim[1] / groups, per_out = w->dim[1],
+          outputs = per_out * groups, k = 0;
   (void)error;
   for (int64_t b = 0; b < x->dim[0]; b++)
     for (int64_t o = 0; o < outputs; o++)
@@ -182,7 +192,8 @@ int32_t kit_scalar_POOL(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   const int64_t *sizes;
   plane p = plane_of(l, NULL);
-  bool adaptive = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0, max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 1) == ACCEL_PLUGIN_POOL_MAX;
+  bool adaptive = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0,
+       max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 1) == ACCEL_PLUGIN_POOL_MAX;
   bool count_pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
   (void)error;
   int64_t k = 0;

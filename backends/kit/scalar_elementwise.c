@@ -18,12 +18,18 @@ static int64_t broadcast_index(const kit_tensor *t, const kit_tensor *out, int64
 
 static float apply_f32(int64_t kind, float a, float b) {
   switch (kind) {
-    case ACCEL_PLUGIN_BINARY_ADD: return a + b;
-    case ACCEL_PLUGIN_BINARY_SUB: return a - b;
-    case ACCEL_PLUGIN_BINARY_MUL: return a * b;
-    case ACCEL_PLUGIN_BINARY_DIV: return a / b;
-    case ACCEL_PLUGIN_BINARY_MIN: return a != a || a < b ? a : b; /* NaN wins, as in torch */
-    case ACCEL_PLUGIN_BINARY_MAX: return a != a || a > b ? a : b;
+    case ACCEL_PLUGIN_BINARY_ADD:
+      return a + b;
+    case ACCEL_PLUGIN_BINARY_SUB:
+      return a - b;
+    case ACCEL_PLUGIN_BINARY_MUL:
+      return a * b;
+    case ACCEL_PLUGIN_BINARY_DIV:
+      return a / b;
+    case ACCEL_PLUGIN_BINARY_MIN:
+      return a != a || a < b ? a : b; /* NaN wins, as in torch */
+    case ACCEL_PLUGIN_BINARY_MAX:
+      return a != a || a > b ? a : b;
   }
   return (float)pow(a, b);
 }
@@ -32,12 +38,18 @@ static float apply_f32(int64_t kind, float a, float b) {
 static int32_t apply_i32(int64_t kind, int32_t a, int32_t b) {
   uint32_t ua = (uint32_t)a, ub = (uint32_t)b;
   switch (kind) {
-    case ACCEL_PLUGIN_BINARY_ADD: return (int32_t)(ua + ub);
-    case ACCEL_PLUGIN_BINARY_SUB: return (int32_t)(ua - ub);
-    case ACCEL_PLUGIN_BINARY_MUL: return (int32_t)(ua * ub);
-    case ACCEL_PLUGIN_BINARY_DIV: return b == 0 ? 0 : b == -1 ? (int32_t)(0u - ua) : a / b - (a % b != 0 && (a < 0) != (b < 0));
-    case ACCEL_PLUGIN_BINARY_MIN: return a < b ? a : b;
-    case ACCEL_PLUGIN_BINARY_MAX: return a > b ? a : b;
+    case ACCEL_PLUGIN_BINARY_ADD:
+      return (int32_t)(ua + ub);
+    case ACCEL_PLUGIN_BINARY_SUB:
+      return (int32_t)(ua - ub);
+    case ACCEL_PLUGIN_BINARY_MUL:
+      return (int32_t)(ua * ub);
+    case ACCEL_PLUGIN_BINARY_DIV:
+      return b == 0 ? 0 : b == -1 ? (int32_t)(0u - ua) : a / b - (a % b != 0 && (a < 0) != (b < 0));
+    case ACCEL_PLUGIN_BINARY_MIN:
+      return a < b ? a : b;
+    case ACCEL_PLUGIN_BINARY_MAX:
+      return a > b ? a : b;
   }
   uint32_t power = 1;
   for (int32_t e = b < 0 ? 0 : b; e; e >>= 1, ua *= ua) /* negative exponents give 1 */
@@ -66,7 +78,7 @@ int32_t kit_scalar_BINARY(const kit_launch *l, accel_plugin_error *error) {
 
 static bool unary_known(int64_t kind) {
   switch (kind) {
-#define ACCEL_ACT(NAME, number, key, text) case number:
+#define ACCEL_ACT(NAME, number, key, text)   case number:
 #define ACCEL_UNARY(NAME, number, key, text) case number:
 #include "accel/ops.def"
     return true;
@@ -88,8 +100,8 @@ int32_t kit_scalar_UNARY(const kit_launch *l, accel_plugin_error *error) {
   float alpha = kit_unary_alpha(l->node, kind), beta = kit_unary_beta(l->node, kind);
   if (!unary_known(kind)) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d is unknown", kind);
   if (x->dtype == ACCEL_PLUGIN_I32) {
-    bool integral = kind == ACCEL_PLUGIN_UNARY_NEG || kind == ACCEL_PLUGIN_UNARY_ABS || kind == ACCEL_PLUGIN_ACT_RELU || kind == ACCEL_PLUGIN_UNARY_CLAMP ||
-                    kind == ACCEL_PLUGIN_UNARY_AFFINE;
+    bool integral = kind == ACCEL_PLUGIN_UNARY_NEG || kind == ACCEL_PLUGIN_UNARY_ABS || kind == ACCEL_PLUGIN_ACT_RELU ||
+                    kind == ACCEL_PLUGIN_UNARY_CLAMP || kind == ACCEL_PLUGIN_UNARY_AFFINE;
     if (!integral) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "kind %d does not take int32", kind);
     for (int64_t i = 0; i < x->elements; i++) kit_i32(out)[i] = unary_i32(kind, kit_i32(x)[i], alpha, beta);
     return ACCEL_PLUGIN_OK;
@@ -99,7 +111,9 @@ int32_t kit_scalar_UNARY(const kit_launch *l, accel_plugin_error *error) {
 }
 
 /* Toward zero; out of range saturates, NaN gives 0. */
-static int32_t to_i32(float x) { return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x <= -2147483648.0f ? INT32_MIN : (int32_t)x; }
+static int32_t to_i32(float x) {
+  return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x <= -2147483648.0f ? INT32_MIN : (int32_t)x;
+}
 
 int32_t kit_scalar_CAST(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
@@ -109,8 +123,10 @@ int32_t kit_scalar_CAST(const kit_launch *l, accel_plugin_error *error) {
     return ACCEL_PLUGIN_OK;
   }
   for (int64_t i = 0; i < x->elements; i++) {
-    if (out->dtype == ACCEL_PLUGIN_I32) kit_i32(out)[i] = to_i32(kit_f32(x)[i]);
-    else kit_f32(out)[i] = (float)kit_i32(x)[i];
+    if (out->dtype == ACCEL_PLUGIN_I32)
+      kit_i32(out)[i] = to_i32(kit_f32(x)[i]);
+    else
+      kit_f32(out)[i] = (float)kit_i32(x)[i];
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -123,7 +139,8 @@ int32_t kit_scalar_GATHER(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t k = 0; k < idx->elements; k++) {
       int64_t at = kit_i32(idx)[k];
       if (at < 0 || at >= a.n)
-        return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %lld at position %lld is outside 0..%lld", (long long)at, (long long)k, (long long)a.n - 1);
+        return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %lld at position %lld is outside 0..%lld",
+                               (long long)at, (long long)k, (long long)a.n - 1);
       float *y = kit_f32(out) + (o * idx->elements + k) * a.inner;
       memcpy(y, kit_f32(table) + (o * a.n + at) * a.inner, (size_t)a.inner * 4);
       for (int64_t i = 0; scale != 1.0f && out->dtype == ACCEL_PLUGIN_F32 && i < a.inner; i++) y[i] *= scale;
@@ -139,10 +156,14 @@ int32_t kit_scalar_SCATTER_ROWS(const kit_launch *l, accel_plugin_error *error) 
   for (int64_t k = 0; k < idx->elements; k++) {
     int64_t at = kit_i32(idx)[k];
     if (at < 0 || at >= rows)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "row %lld at position %lld is outside 0..%lld", (long long)at, (long long)k, (long long)rows - 1);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "row %lld at position %lld is outside 0..%lld",
+                             (long long)at, (long long)k, (long long)rows - 1);
     for (int64_t i = 0; i < cols; i++) {
-      if (out->dtype == ACCEL_PLUGIN_I32) kit_i32(out)[at * cols + i] = (int32_t)((uint32_t)kit_i32(src)[k * cols + i] + (add ? (uint32_t)kit_i32(out)[at * cols + i] : 0u));
-      else kit_f32(out)[at * cols + i] = kit_f32(src)[k * cols + i] + (add ? kit_f32(out)[at * cols + i] : 0.0f);
+      if (out->dtype == ACCEL_PLUGIN_I32)
+        kit_i32(out)[at * cols + i] =
+            (int32_t)((uint32_t)kit_i32(src)[k * cols + i] + (add ? (uint32_t)kit_i32(out)[at * cols + i] : 0u));
+      else
+        kit_f32(out)[at * cols + i] = kit_f32(src)[k * cols + i] + (add ? kit_f32(out)[at * cols + i] : 0.0f);
     }
   }
   return ACCEL_PLUGIN_OK;

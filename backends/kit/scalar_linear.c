@@ -28,8 +28,10 @@ static int64_t up_row(int64_t glu, int64_t n, int64_t outputs) {
 
 int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *w = &l->in[1], *out = &l->out[0];
-  const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]), *w_gate = kit_f32(&l->in[4]), *bias_gate = kit_f32(&l->in[5]);
-  int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), rows = kit_row_count(x), k = kit_cols(x), n = kit_cols(out);
+  const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]), *w_gate = kit_f32(&l->in[4]),
+              *bias_gate = kit_f32(&l->in[5]);
+  int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), rows = kit_row_count(x), k = kit_cols(x),
+          n = kit_cols(out);
   bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
@@ -73,14 +75,16 @@ static const float *matrix(const kit_tensor *t, const kit_tensor *out, int64_t i
 
 int32_t kit_scalar_MATMUL(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *a = &l->in[0], *b = &l->in[1], *out = &l->out[0];
-  int64_t m = out->dim[out->rank - 2], n = kit_cols(out), k = kit_cols(a), size = m * n, count = size > 0 ? out->elements / size : 0;
+  int64_t m = out->dim[out->rank - 2], n = kit_cols(out), k = kit_cols(a), size = m * n,
+          count = size > 0 ? out->elements / size : 0;
   bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS_B, 0) != 0;
   double scale = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0);
   (void)error;
   for (int64_t c = 0; c < count; c++) {
     const float *ma = matrix(a, out, c), *mb = matrix(b, out, c);
     for (int64_t i = 0; i < m; i++)
-      for (int64_t j = 0; j < n; j++) kit_f32(out)[(c * m + i) * n + j] = (float)(scale * product(ma + i * k, mb, j, n, k, !trans));
+      for (int64_t j = 0; j < n; j++)
+        kit_f32(out)[(c * m + i) * n + j] = (float)(scale * product(ma + i * k, mb, j, n, k, !trans));
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -96,7 +100,8 @@ typedef struct expert {
 static void expert_inner(const expert *e, const float *x, float *inner) {
   for (int64_t i = 0; i < e->inner; i++) {
     if (e->glu == ACCEL_PLUGIN_GLU_NONE) {
-      inner[i] = kit_act(e->act, (float)(kit_dot(x, e->w_up + i * e->hidden, e->hidden) + (e->b_up ? e->b_up[i] : 0.0f)), e->alpha);
+      inner[i] =
+          kit_act(e->act, (float)(kit_dot(x, e->w_up + i * e->hidden, e->hidden) + (e->b_up ? e->b_up[i] : 0.0f)), e->alpha);
       continue;
     }
     int64_t g = gate_row(e->glu, i, e->inner), u = up_row(e->glu, i, e->inner);
@@ -127,7 +132,8 @@ int32_t kit_scalar_MOE(const kit_launch *l, accel_plugin_error *error) {
     for (int64_t j = 0; !rc && j < k; j++) {
       int64_t who = kit_i32(idx)[t * k + j];
       if (who < 0 || who >= up->dim[0]) {
-        rc = kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %lld is outside 0..%lld", (long long)who, (long long)up->dim[0] - 1);
+        rc = kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %lld is outside 0..%lld", (long long)who,
+                             (long long)up->dim[0] - 1);
         break;
       }
       e.w_up = kit_f32(up) + who * e.wide * e.hidden;
@@ -136,7 +142,8 @@ int32_t kit_scalar_MOE(const kit_launch *l, accel_plugin_error *error) {
       e.b_down = kit_has(&l->in[6]) ? kit_f32(&l->in[6]) + who * e.hidden : NULL;
       expert_inner(&e, xr, inner);
       for (int64_t i = 0; i < e.hidden; i++)
-        sum[i] += (double)kit_f32(wt)[t * k + j] * (kit_dot(inner, e.w_down + i * e.inner, e.inner) + (e.b_down ? e.b_down[i] : 0.0f));
+        sum[i] += (double)kit_f32(wt)[t * k + j] *
+                  (kit_dot(inner, e.w_down + i * e.inner, e.inner) + (e.b_down ? e.b_down[i] : 0.0f));
     }
     for (int64_t i = 0; !rc && i < e.hidden; i++) kit_f32(&l->out[0])[t * e.hidden + i] = (float)sum[i];
   }

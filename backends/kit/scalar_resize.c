@@ -1,5 +1,5 @@
-/* scalar_resize.c - resize.  Every mode is separable: an output index reads a few input indices with weights, along each dim alone.  Source
- * positions are computed in float, as torch does. */
+/* scalar_resize.c - resize.  Every mode is separable: an output index reads a few input indices with weights, along each dim
+ * alone.  Source positions are computed in float, as torch does. */
 #include <stdlib.h>
 
 #include "kit/scalar.h"
@@ -53,7 +53,8 @@ static void taps_plain(const mode *m, int64_t in, int64_t o, float scale, int64_
 
 /* torch's antialiased filters (after Pillow): the filter is widened by the scale when shrinking. */
 static void taps_smooth(const mode *m, int64_t in, int64_t o, float scale, int64_t *index, double *weight, int64_t width) {
-  double reach = m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 1 : 2, wide = scale >= 1 ? scale : 1, center = (double)scale * ((double)o + 0.5), sum = 0;
+  double reach = m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 1 : 2, wide = scale >= 1 ? scale : 1,
+         center = (double)scale * ((double)o + 0.5), sum = 0;
   int64_t first = (int64_t)(center - reach * wide + 0.5), end = (int64_t)(center + reach * wide + 0.5);
   first = first < 0 ? 0 : first;
   end = end > in ? in : end;
@@ -69,13 +70,18 @@ static void taps_smooth(const mode *m, int64_t in, int64_t o, float scale, int64
 static int32_t taps_new(const mode *m, int64_t in, int64_t out, taps *t, accel_plugin_error *error) {
   float scale = scale_of(m, in, out);
   double reach = m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 1 : 2;
-  t->width = m->kind == ACCEL_PLUGIN_RESIZE_NEAREST ? 1 : m->smooth ? (int64_t)ceil(2 * reach * fmax(scale, 1)) + 2 : m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 2 : 4;
+  t->width = m->kind == ACCEL_PLUGIN_RESIZE_NEAREST  ? 1
+             : m->smooth                             ? (int64_t)ceil(2 * reach * fmax(scale, 1)) + 2
+             : m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 2
+                                                     : 4;
   t->index = calloc((size_t)(out * t->width) + 1, sizeof *t->index);
   t->weight = calloc((size_t)(out * t->width) + 1, sizeof *t->weight);
   if (!t->index || !t->weight) return kit_no_memory(error, (uint64_t)(out * t->width) * 16);
   for (int64_t o = 0; o < out; o++) {
-    if (m->smooth && m->kind != ACCEL_PLUGIN_RESIZE_NEAREST) taps_smooth(m, in, o, scale, t->index + o * t->width, t->weight + o * t->width, t->width);
-    else taps_plain(m, in, o, scale, t->index + o * t->width, t->weight + o * t->width);
+    if (m->smooth && m->kind != ACCEL_PLUGIN_RESIZE_NEAREST)
+      taps_smooth(m, in, o, scale, t->index + o * t->width, t->weight + o * t->width, t->width);
+    else
+      taps_plain(m, in, o, scale, t->index + o * t->width, t->weight + o * t->width);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -85,7 +91,8 @@ static double sample(const float *x, int64_t width, const taps *ty, int64_t oy, 
   for (int64_t i = 0; i < ty->width; i++) {
     double line = 0;
     const float *row = x + ty->index[oy * ty->width + i] * width;
-    for (int64_t j = 0; j < tx->width; j++) line += tx->weight[ox * tx->width + j] * (double)row[tx->index[ox * tx->width + j]];
+    for (int64_t j = 0; j < tx->width; j++)
+      line += tx->weight[ox * tx->width + j] * (double)row[tx->index[ox * tx->width + j]];
     sum += ty->weight[oy * ty->width + i] * line;
   }
   return sum;

@@ -21,7 +21,8 @@ typedef struct scan {
 
 static double step_of(const scan *s, int64_t row, int64_t head) {
   const kit_tensor *bias = &s->l->in[DT_BIAS];
-  double dt = (double)kit_f32(&s->l->in[DT])[row * s->l->in[DT].row_stride + head] + (kit_has(bias) ? (double)kit_f32(bias)[head] : 0.0);
+  double dt = (double)kit_f32(&s->l->in[DT])[row * s->l->in[DT].row_stride + head] +
+              (kit_has(bias) ? (double)kit_f32(bias)[head] : 0.0);
   if (s->softplus) dt = kit_unary(ACCEL_PLUGIN_ACT_SOFTPLUS, (float)dt, 0, 0);
   return fmin(fmax(dt, s->low), s->high);
 }
@@ -66,20 +67,23 @@ static int32_t scan_item(const scan *s, int32_t item, int32_t from, int32_t to, 
 
 int32_t kit_scalar_SELECTIVE_SCAN(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[X], *a = &l->in[A], *b = &l->in[B];
-  scan s = {.l = l, .heads = a->dim[0], .cols = kit_cols(x), .rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1};
+  scan s = {
+      .l = l, .heads = a->dim[0], .cols = kit_cols(x), .rates = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_VERSION, 1) == 1};
   s.groups = s.rates ? 1 : kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
   s.softplus = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) != 0;
   s.low = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -INFINITY);
   s.high = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, INFINITY);
   if (s.heads < 1 || s.groups < 1 || s.cols % s.heads || s.heads % s.groups || kit_cols(b) % s.groups)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns, %lld heads and %lld groups do not fit", (long long)s.cols, (long long)s.heads, (long long)s.groups);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld columns, %lld heads and %lld groups do not fit",
+                           (long long)s.cols, (long long)s.heads, (long long)s.groups);
   s.p = s.cols / s.heads;
   s.n = kit_cols(b) / s.groups;
   int32_t whole[2], rc = ACCEL_PLUGIN_OK;
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
   double *h = malloc(((size_t)(s.cols * s.n) + 1) * sizeof *h);
   if (!h) return kit_no_memory(error, (uint64_t)(s.cols * s.n) * sizeof *h);
-  for (int32_t item = 0; !rc && item < rows.items; item++) rc = scan_item(&s, item, rows.start[item], rows.start[item + 1], h, error);
+  for (int32_t item = 0; !rc && item < rows.items; item++)
+    rc = scan_item(&s, item, rows.start[item], rows.start[item + 1], h, error);
   free(h);
   return rc;
 }

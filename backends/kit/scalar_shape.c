@@ -1,4 +1,5 @@
-/* scalar_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements move, none is computed.  All are 4 bytes wide. */
+/* scalar_shape.c - reshape, transpose, slice, broadcast, concat, pad: elements move, none is computed.  All are 4 bytes
+ * wide. */
 #include <string.h>
 
 #include "kit/scalar.h"
@@ -37,7 +38,8 @@ static void copy_strided(const kit_tensor *x, const kit_tensor *out, int64_t fir
 int32_t kit_scalar_RESHAPE(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (x->elements != out->elements)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld", (long long)x->elements, (long long)out->elements);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld elements into %lld", (long long)x->elements,
+                           (long long)out->elements);
   memcpy(out->data, x->data, (size_t)x->elements * 4);
   return ACCEL_PLUGIN_OK;
 }
@@ -48,7 +50,8 @@ int32_t kit_scalar_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) {
   strides(x, from);
   for (uint32_t i = 0; i < x->rank; i++) {
     int64_t p = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PERM, i, -1);
-    if (p < 0 || p >= x->rank) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "perm has %lld at %u", (long long)p, i);
+    if (p < 0 || p >= x->rank)
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "perm has %lld at %u", (long long)p, i);
     step[i] = from[p];
   }
   copy_strided(x, &l->out[0], 0, step);
@@ -66,10 +69,11 @@ static int64_t slice_at(const kit_launch *l, uint32_t key, int64_t absent, int64
 int32_t kit_scalar_SLICE(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int64_t axis = kit_axis(l->node, 0, x->rank), n = x->dim[axis], by = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STEP, 1);
-  int64_t start = slice_at(l, ACCEL_PLUGIN_ATTR_START, 0, n), end = slice_at(l, ACCEL_PLUGIN_ATTR_END, n, n), step[ACCEL_PLUGIN_MAX_RANK];
+  int64_t start = slice_at(l, ACCEL_PLUGIN_ATTR_START, 0, n), end = slice_at(l, ACCEL_PLUGIN_ATTR_END, n, n),
+          step[ACCEL_PLUGIN_MAX_RANK];
   if (by < 1 || (end > start ? (end - start + by - 1) / by : 0) != out->dim[axis])
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld..%lld by %lld of %lld does not give %lld", (long long)start, (long long)end, (long long)by,
-                           (long long)n, (long long)out->dim[axis]);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld..%lld by %lld of %lld does not give %lld",
+                           (long long)start, (long long)end, (long long)by, (long long)n, (long long)out->dim[axis]);
   strides(x, step);
   int64_t first = start * step[axis];
   step[axis] *= by;
@@ -84,7 +88,8 @@ int32_t kit_scalar_BROADCAST(const kit_launch *l, accel_plugin_error *error) {
   for (int i = 0; i < x->rank; i++) {
     int at = out->rank - x->rank + i;
     if (at < 0 || (x->dim[i] != 1 && x->dim[i] != out->dim[at]))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dim %d of x is %lld and does not broadcast", i, (long long)x->dim[i]);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dim %d of x is %lld and does not broadcast", i,
+                             (long long)x->dim[i]);
     step[at] = x->dim[i] == 1 ? 0 : from[i];
   }
   copy_strided(x, out, 0, step);
@@ -98,12 +103,15 @@ int32_t kit_scalar_CONCAT(const kit_launch *l, accel_plugin_error *error) {
   for (uint32_t k = 0; k < l->node->n_in; k++) {
     if (!kit_has(&l->in[k])) continue;
     kit_around part = kit_split(&l->in[k], axis);
-    if (done + part.n > whole.n) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are longer than the result");
+    if (done + part.n > whole.n)
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are longer than the result");
     for (int64_t o = 0; o < whole.outer; o++)
-      memcpy(kit_i32(out) + (o * whole.n + done) * whole.inner, kit_i32(&l->in[k]) + o * part.n * part.inner, (size_t)(part.n * part.inner) * 4);
+      memcpy(kit_i32(out) + (o * whole.n + done) * whole.inner, kit_i32(&l->in[k]) + o * part.n * part.inner,
+             (size_t)(part.n * part.inner) * 4);
     done += part.n;
   }
-  return done == whole.n ? ACCEL_PLUGIN_OK : kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are shorter than the result");
+  return done == whole.n ? ACCEL_PLUGIN_OK
+                         : kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "the operands are shorter than the result");
 }
 
 /* Source index along a dim of n for padded index i - before; -1: the constant. */
@@ -116,17 +124,20 @@ static int64_t padded_index(int64_t kind, int64_t i, int64_t n) {
 
 int32_t kit_scalar_PAD(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT), step[ACCEL_PLUGIN_MAX_RANK], at[ACCEL_PLUGIN_MAX_RANK] = {0};
+  int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT), step[ACCEL_PLUGIN_MAX_RANK],
+          at[ACCEL_PLUGIN_MAX_RANK] = {0};
   double value = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_VALUE, 0.0);
   float real = (float)value;
   int32_t fill = (int32_t)value;
   if (out->dtype == ACCEL_PLUGIN_F32) memcpy(&fill, &real, 4);
   for (uint32_t i = 0; i < x->rank; i++) {
-    int64_t before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0), after = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + x->rank, 0);
+    int64_t before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0),
+            after = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + x->rank, 0);
     bool fits = kind == ACCEL_PLUGIN_PAD_CONSTANT || (before == 0 && after == 0) ||
                 (kind == ACCEL_PLUGIN_PAD_EDGE ? x->dim[i] > 0 : before < x->dim[i] && after < x->dim[i]);
     if (before < 0 || after < 0 || !fits)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "pads %lld and %lld do not fit dim %u of %lld", (long long)before, (long long)after, i, (long long)x->dim[i]);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "pads %lld and %lld do not fit dim %u of %lld",
+                             (long long)before, (long long)after, i, (long long)x->dim[i]);
   }
   if (!out->elements) return ACCEL_PLUGIN_OK;
   strides(x, step);

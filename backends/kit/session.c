@@ -1,8 +1,8 @@
 /* session.c - what sequences carry from run to run: KV pages with reference counts, convolution and state-space vectors.
  *
- * A session holds sequences by id; a sequence has one slot per state of the program.  During a run rows are only `pending`; they count
- * once the run succeeds.  A failed run leaves lengths and vectors as they were (bytes beyond a length mean nothing).  Pages are shared by
- * copies of a sequence until one of them writes.
+ * A session holds sequences by id; a sequence has one slot per state of the program.  During a run rows are only `pending`;
+ * they count once the run succeeds.  A failed run leaves lengths and vectors as they were (bytes beyond a length mean
+ * nothing).  Pages are shared by copies of a sequence until one of them writes.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -52,9 +52,15 @@ struct kit_run_state {
 /* ---- memory ---- */
 
 static uint64_t dtype_bytes(uint8_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
-static uint64_t k_row(const kit_endpoint_state *e, const accel_plugin_state *s) { return (uint64_t)s->heads * s->k_dim * dtype_bytes(e->kv_dtype); }
-static uint64_t v_row(const kit_endpoint_state *e, const accel_plugin_state *s) { return (uint64_t)s->heads * s->v_dim * dtype_bytes(e->kv_dtype); }
-static uint64_t v_offset(const kit_endpoint_state *e, const accel_plugin_state *s) { return (k_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
+static uint64_t k_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
+  return (uint64_t)s->heads * s->k_dim * dtype_bytes(e->kv_dtype);
+}
+static uint64_t v_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
+  return (uint64_t)s->heads * s->v_dim * dtype_bytes(e->kv_dtype);
+}
+static uint64_t v_offset(const kit_endpoint_state *e, const accel_plugin_state *s) {
+  return (k_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+}
 static uint64_t page_bytes(const kit_endpoint_state *e, const accel_plugin_state *s) {
   return (v_offset(e, s) + v_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
@@ -67,17 +73,21 @@ static int32_t memory_new(const kit_endpoint_state *e, uint64_t bytes, void **ou
 
 static void memory_free(const kit_endpoint_state *e, void *buffer) {
   if (!buffer) return;
-  if (e->backend->alloc) e->backend->release(e->self, buffer);
-  else free(buffer);
+  if (e->backend->alloc)
+    e->backend->release(e->self, buffer);
+  else
+    free(buffer);
 }
 
-static int32_t memory_read(const kit_endpoint_state *e, void *to, void *buffer, uint64_t offset, uint64_t bytes, accel_plugin_error *error) {
+static int32_t memory_read(const kit_endpoint_state *e, void *to, void *buffer, uint64_t offset, uint64_t bytes,
+                           accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->download(e->self, to, buffer, offset, bytes, error);
   memcpy(to, (char *)buffer + offset, bytes);
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t memory_write(const kit_endpoint_state *e, void *buffer, uint64_t offset, const void *from, uint64_t bytes, accel_plugin_error *error) {
+static int32_t memory_write(const kit_endpoint_state *e, void *buffer, uint64_t offset, const void *from, uint64_t bytes,
+                            accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->upload(e->self, buffer, offset, from, bytes, error);
   memcpy((char *)buffer + offset, from, bytes);
   return ACCEL_PLUGIN_OK;
@@ -100,8 +110,10 @@ static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s
   if (!p) return kit_no_memory(error, sizeof *p);
   p->users = 1;
   int32_t rc = memory_new(e, page_bytes(e, s), &p->buffer, error);
-  if (rc) free(p);
-  else *out = p;
+  if (rc)
+    free(p);
+  else
+    *out = p;
   return rc;
 }
 
@@ -142,7 +154,8 @@ static int32_t slot_room(slot *s, int32_t pages, int32_t rows, accel_plugin_erro
 }
 
 /* Makes rows [from, to) writable: the page `from` falls into becomes this slot's own, missing pages are added. */
-static int32_t slot_reserve(const kit_endpoint_state *e, const accel_plugin_state *st, slot *s, int32_t from, int32_t to, accel_plugin_error *error) {
+static int32_t slot_reserve(const kit_endpoint_state *e, const accel_plugin_state *st, slot *s, int32_t from, int32_t to,
+                            accel_plugin_error *error) {
   int32_t pages = to / KIT_PAGE_ROWS + (to % KIT_PAGE_ROWS != 0);
   int32_t rc = slot_room(s, pages, to, error);
   if (rc) return rc;
@@ -225,15 +238,18 @@ void kit_session_free(accel_plugin_session *s) {
   free(s);
 }
 
-bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endpoint *endpoint) { return session->endpoint == endpoint; }
+bool kit_session_of(const accel_plugin_session *session, const accel_plugin_endpoint *endpoint) {
+  return session->endpoint == endpoint;
+}
 
-int32_t kit_session_begin(accel_plugin_session *s, const int32_t *id, uint32_t n, const accel_plugin_host *host, kit_run_state **out,
-                          accel_plugin_error *error) {
+int32_t kit_session_begin(accel_plugin_session *s, const int32_t *id, uint32_t n, const accel_plugin_host *host,
+                          kit_run_state **out, accel_plugin_error *error) {
   if (!n || !id) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "a session was given but no sequence ids");
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t k = 0; k < i; k++)
       if (id[i] == id[k]) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d appears twice in one run", id[i]);
-  if (atomic_flag_test_and_set(&s->busy)) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");
+  if (atomic_flag_test_and_set(&s->busy))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");
   kit_run_state *r = calloc(1, sizeof *r + n * sizeof r->item[0]);
   if (!r) {
     atomic_flag_clear(&s->busy);
@@ -276,8 +292,10 @@ void kit_session_end(kit_run_state *r, bool commit) {
   accel_plugin_session *s = r->session;
   for (uint32_t i = 0; i < r->n; i++) {
     for (uint32_t k = 0; k < s->e->program->n_state; k++) slot_settle(s->e, &r->item[i]->slot[k], commit);
-    if (!commit && r->item[i]->fresh) sequence_drop(s, r->item[i]);
-    else r->item[i]->fresh = false;
+    if (!commit && r->item[i]->fresh)
+      sequence_drop(s, r->item[i]);
+    else
+      r->item[i]->fresh = false;
   }
   atomic_flag_clear(&s->busy);
   free(r);
@@ -288,13 +306,15 @@ void kit_session_end(kit_run_state *r, bool commit) {
 static int32_t find_slot(const kit_launch *l, uint32_t item, slot **out, kit_state_view *view, accel_plugin_error *error) {
   kit_run_state *r = l->state;
   if (!r || l->node->state < 0) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "needs a session");
-  if (item >= r->n) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "item %u has no sequence id: the run names %u", item, r->n);
+  if (item >= r->n)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "item %u has no sequence id: the run names %u", item, r->n);
   const kit_endpoint_state *e = r->session->e;
   int32_t index = l->node->state;
   if (e->program->state[index].share >= 0) index = e->program->state[index].share;
   const accel_plugin_state *s = &e->program->state[index];
   *out = &r->item[item]->slot[index];
-  *view = (kit_state_view){.state = s, .dtype = e->kv_dtype, .k_row = k_row(e, s), .v_row = v_row(e, s), .v_offset = v_offset(e, s)};
+  *view = (kit_state_view){
+      .state = s, .dtype = e->kv_dtype, .k_row = k_row(e, s), .v_row = v_row(e, s), .v_offset = v_offset(e, s)};
   return ACCEL_PLUGIN_OK;
 }
 
@@ -305,7 +325,8 @@ static void show_rows(const slot *s, kit_state_view *view) {
   view->page = s->address;
 }
 
-int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out, accel_plugin_error *error) {
+int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out,
+                         accel_plugin_error *error) {
   slot *s;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
@@ -313,8 +334,8 @@ int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const
   int32_t from = s->length + s->pending;
   bool limited = out->state->kind == ACCEL_PLUGIN_STATE_KV && e->max_tokens;
   if (rows < 0 || rows > INT32_MAX - from || (limited && (uint64_t)from + (uint64_t)rows > e->max_tokens))
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "sequence %d holds %d tokens, %d more pass the limit of %llu", l->state->item[item]->id, from, rows,
-                           (unsigned long long)e->max_tokens);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "sequence %d holds %d tokens, %d more pass the limit of %llu",
+                           l->state->item[item]->id, from, rows, (unsigned long long)e->max_tokens);
   if (kit_fault(l->state->host, "allocation")) return kit_no_memory(error, page_bytes(e, out->state));
   rc = slot_reserve(e, out->state, s, from, from + rows, error);
   if (rc) return rc;
@@ -331,13 +352,14 @@ int32_t kit_state_read(const kit_launch *l, uint32_t item, kit_state_view *out, 
   return rc;
 }
 
-int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out, accel_plugin_error *error) {
+int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out,
+                       accel_plugin_error *error) {
   slot *s;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
   if (s->elements && s->elements != elements)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "its state has %llu elements, expected %llu", (unsigned long long)s->elements,
-                           (unsigned long long)elements);
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "its state has %llu elements, expected %llu",
+                           (unsigned long long)s->elements, (unsigned long long)elements);
   const kit_endpoint_state *e = l->state->session->e;
   out->elements = elements;
   out->current = s->current;
@@ -360,7 +382,8 @@ static void write_row(uint8_t dtype, void *to, const float *from, int64_t n) {
   for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
 }
 
-void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride, const float *v, int64_t v_stride) {
+void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
+                     const float *v, int64_t v_stride) {
   int64_t nk = (int64_t)view->state->heads * view->state->k_dim, nv = (int64_t)view->state->heads * view->state->v_dim;
   for (int32_t i = 0; i < rows; i++) {
     if (k) write_row(view->dtype, kit_state_k(view, first + i), k + i * k_stride, nk);
@@ -370,7 +393,9 @@ void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, co
 
 /* ---- control ---- */
 
-static bool is_rows(const accel_plugin_state *s) { return s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV; }
+static bool is_rows(const accel_plugin_state *s) {
+  return s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV;
+}
 
 /* Tokens held: the longest of the sequence's own states; cross attention counts only where there is nothing else. */
 static int32_t sequence_length(const kit_endpoint_state *e, const sequence *q) {
@@ -378,8 +403,10 @@ static int32_t sequence_length(const kit_endpoint_state *e, const sequence *q) {
   bool has_own = false;
   for (uint32_t i = 0; i < e->program->n_state; i++) {
     int32_t n = q->slot[i].length;
-    if (e->program->state[i].kind == ACCEL_PLUGIN_STATE_CROSS_KV) cross = n > cross ? n : cross;
-    else own = n > own ? n : own, has_own = true;
+    if (e->program->state[i].kind == ACCEL_PLUGIN_STATE_CROSS_KV)
+      cross = n > cross ? n : cross;
+    else
+      own = n > own ? n : own, has_own = true;
   }
   return has_own ? own : cross;
 }
@@ -389,7 +416,8 @@ static int32_t truncate(accel_plugin_session *s, sequence *q, int64_t keep, acce
   if (keep < 0) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "truncate to %lld tokens", (long long)keep);
   for (uint32_t i = 0; i < e->program->n_state; i++)
     if (!is_rows(&e->program->state[i]) && keep > 0 && keep < q->slot[i].length)
-      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "state '%s' cannot go back to %lld tokens: keep a copy of the sequence instead",
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                      "state '%s' cannot go back to %lld tokens: keep a copy of the sequence instead",
                       e->program->state[i].name, (long long)keep);
   for (uint32_t i = 0; i < e->program->n_state; i++) {
     slot *t = &q->slot[i];
@@ -421,14 +449,16 @@ static int32_t slot_copy(const kit_endpoint_state *e, const slot *from, slot *to
 
 /* The copy is made under an id of its own kind first, so that a failure changes nothing. */
 static int32_t copy_sequence(accel_plugin_session *s, const sequence *from, int64_t to, accel_plugin_error *error) {
-  if (to < INT32_MIN || to > INT32_MAX) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "%lld is no sequence id", (long long)to);
+  if (to < INT32_MIN || to > INT32_MAX)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "%lld is no sequence id", (long long)to);
   sequence *old = sequence_find(s, (int32_t)to), *q = NULL;
   if (old == from) return ACCEL_PLUGIN_OK;
   if (old) { /* build beside it, then swap the slots */
     sequence beside = {.slot = calloc(s->e->program->n_state + 1, sizeof *beside.slot)};
     if (!beside.slot) return kit_no_memory(error, sizeof *beside.slot);
     int32_t rc = ACCEL_PLUGIN_OK;
-    for (uint32_t i = 0; !rc && i < s->e->program->n_state; i++) rc = slot_copy(s->e, &from->slot[i], &beside.slot[i], error);
+    for (uint32_t i = 0; !rc && i < s->e->program->n_state; i++)
+      rc = slot_copy(s->e, &from->slot[i], &beside.slot[i], error);
     slot *gone = rc ? beside.slot : old->slot;
     if (!rc) old->slot = beside.slot;
     for (uint32_t i = 0; i < s->e->program->n_state; i++) slot_clear(s->e, &gone[i]);
@@ -453,13 +483,15 @@ typedef struct export_slot {
 } export_slot;
 enum { EXPORT_MAGIC = 0x314b4341 }; /* "ACK1" */
 
-static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state *st, int32_t length, bool vector, uint64_t elements) {
+static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state *st, int32_t length, bool vector,
+                           uint64_t elements) {
   uint64_t n = sizeof(export_slot) + (vector ? elements * 4 : 0);
   if (is_rows(st)) n += (uint64_t)length * (4 + k_row(e, st) + v_row(e, st));
   return n;
 }
 
-static int32_t export_sequence(const accel_plugin_session *s, const sequence *q, void *buffer, uint64_t *n, accel_plugin_error *error) {
+static int32_t export_sequence(const accel_plugin_session *s, const sequence *q, void *buffer, uint64_t *n,
+                               accel_plugin_error *error) {
   const kit_endpoint_state *e = s->e;
   uint64_t need = sizeof(export_header);
   for (uint32_t i = 0; i < e->program->n_state; i++)
@@ -467,7 +499,9 @@ static int32_t export_sequence(const accel_plugin_session *s, const sequence *q,
   uint64_t given = *n;
   *n = need;
   if (!buffer) return ACCEL_PLUGIN_OK;
-  if (given < need) return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "export needs %llu bytes, the buffer has %llu", (unsigned long long)need, (unsigned long long)given);
+  if (given < need)
+    return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1, "export needs %llu bytes, the buffer has %llu",
+                    (unsigned long long)need, (unsigned long long)given);
   char *at = buffer;
   export_header h = {EXPORT_MAGIC, e->program->n_state, e->identity, need};
   memcpy(at, &h, sizeof h);
@@ -498,9 +532,11 @@ static int32_t export_sequence(const accel_plugin_session *s, const sequence *q,
   return rc;
 }
 
-static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state *st, const char **at, uint64_t *left, slot *t, accel_plugin_error *error) {
+static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state *st, const char **at, uint64_t *left,
+                           slot *t, accel_plugin_error *error) {
   export_slot h;
-  if (*left < sizeof h) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'", st->name);
+  if (*left < sizeof h)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'", st->name);
   memcpy(&h, *at, sizeof h);
   if (h.length < 0 || h.elements > *left / 4 || slot_bytes(e, st, h.length, h.has_vector != 0, h.elements) > *left)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes end inside state '%s'", st->name);
@@ -530,10 +566,13 @@ static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state
   return rc;
 }
 
-static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *buffer, uint64_t n, accel_plugin_error *error) {
+static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *buffer, uint64_t n,
+                               accel_plugin_error *error) {
   const kit_endpoint_state *e = s->e;
   export_header h;
-  if (!buffer || n < sizeof h) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes are no exported sequence", (unsigned long long)n);
+  if (!buffer || n < sizeof h)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes are no exported sequence",
+                    (unsigned long long)n);
   memcpy(&h, buffer, sizeof h);
   if (h.magic != EXPORT_MAGIC || h.n_state != e->program->n_state || h.identity != e->identity || h.bytes != n)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: the bytes come from another model, build or precision");
@@ -542,8 +581,10 @@ static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *
   const char *at = (const char *)buffer + sizeof h;
   uint64_t left = n - sizeof h;
   int32_t rc = ACCEL_PLUGIN_OK;
-  for (uint32_t i = 0; !rc && i < e->program->n_state; i++) rc = import_slot(e, &e->program->state[i], &at, &left, &fresh[i], error);
-  if (!rc && left) rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes too many", (unsigned long long)left);
+  for (uint32_t i = 0; !rc && i < e->program->n_state; i++)
+    rc = import_slot(e, &e->program->state[i], &at, &left, &fresh[i], error);
+  if (!rc && left)
+    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "import: %llu bytes too many", (unsigned long long)left);
   sequence *q = sequence_find(s, id);
   if (!rc && !q) rc = sequence_new(s, id, &q, error);
   slot *gone = rc ? fresh : q->slot;
@@ -553,19 +594,25 @@ static int32_t import_sequence(accel_plugin_session *s, int32_t id, const void *
   return rc;
 }
 
-static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error) {
+static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_t value, void *buffer, uint64_t *n,
+                       accel_plugin_error *error) {
   sequence *q = sequence_find(s, id);
   switch (verb) {
-    case ACCEL_PLUGIN_SESSION_RESET: sequence_drop(s, q); return ACCEL_PLUGIN_OK;
+    case ACCEL_PLUGIN_SESSION_RESET:
+      sequence_drop(s, q);
+      return ACCEL_PLUGIN_OK;
     case ACCEL_PLUGIN_SESSION_LENGTH:
       if (!n) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "session length: n is NULL");
       *n = q ? (uint64_t)sequence_length(s->e, q) : 0;
       return ACCEL_PLUGIN_OK;
-    case ACCEL_PLUGIN_SESSION_IMPORT: return import_sequence(s, id, buffer, n ? *n : 0, error);
+    case ACCEL_PLUGIN_SESSION_IMPORT:
+      return import_sequence(s, id, buffer, n ? *n : 0, error);
     case ACCEL_PLUGIN_SESSION_TRUNCATE:
     case ACCEL_PLUGIN_SESSION_COPY:
-    case ACCEL_PLUGIN_SESSION_EXPORT: break;
-    default: return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "session verb %d is unknown to this plugin", verb);
+    case ACCEL_PLUGIN_SESSION_EXPORT:
+      break;
+    default:
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "session verb %d is unknown to this plugin", verb);
   }
   if (!q) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "sequence %d is not in the session", id);
   if (verb == ACCEL_PLUGIN_SESSION_TRUNCATE) return truncate(s, q, value, error);
@@ -574,10 +621,11 @@ static int32_t control(accel_plugin_session *s, int32_t verb, int32_t id, int64_
   return export_sequence(s, q, buffer, n, error);
 }
 
-int32_t kit_session_control(accel_plugin_session *s, int32_t verb, int32_t sequence_id, int64_t value, void *buffer, uint64_t *n,
-                            accel_plugin_error *error) {
+int32_t kit_session_control(accel_plugin_session *s, int32_t verb, int32_t sequence_id, int64_t value, void *buffer,
+                            uint64_t *n, accel_plugin_error *error) {
   if (!s) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no session");
-  if (atomic_flag_test_and_set(&s->busy)) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");
+  if (atomic_flag_test_and_set(&s->busy))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "the session is in use by another call");
   int32_t rc = control(s, verb, sequence_id, value, buffer, n, error);
   atomic_flag_clear(&s->busy);
   return rc;

@@ -12,24 +12,32 @@
 
 void kit_weight_matrix(const accel_plugin_weight *w, int64_t *n, int64_t *k) {
   int64_t elements = kit_weight_elements(w);
-  if (w->rank < 2) *n = 1;
-  else if (w->use == ACCEL_PLUGIN_USE_CONV) *n = w->dim[0];
-  else *n = w->dim[w->rank - 1] ? elements / w->dim[w->rank - 1] : 0;
+  if (w->rank < 2)
+    *n = 1;
+  else if (w->use == ACCEL_PLUGIN_USE_CONV)
+    *n = w->dim[0];
+  else
+    *n = w->dim[w->rank - 1] ? elements / w->dim[w->rank - 1] : 0;
   *k = *n ? elements / *n : 0;
 }
 
 static uint32_t bits(uint8_t dtype) {
   switch (dtype) {
     case ACCEL_PLUGIN_F64:
-    case ACCEL_PLUGIN_I64: return 64;
+    case ACCEL_PLUGIN_I64:
+      return 64;
     case ACCEL_PLUGIN_F32:
-    case ACCEL_PLUGIN_I32: return 32;
+    case ACCEL_PLUGIN_I32:
+      return 32;
     case ACCEL_PLUGIN_F16:
-    case ACCEL_PLUGIN_BF16: return 16;
+    case ACCEL_PLUGIN_BF16:
+      return 16;
     case ACCEL_PLUGIN_I4:
     case ACCEL_PLUGIN_U4:
-    case ACCEL_PLUGIN_E2M1: return 4;
-    case ACCEL_PLUGIN_NO_DTYPE: return 0;
+    case ACCEL_PLUGIN_E2M1:
+      return 4;
+    case ACCEL_PLUGIN_NO_DTYPE:
+      return 0;
   }
   return 8;
 }
@@ -49,46 +57,61 @@ uint64_t kit_format_bytes(const accel_plugin_weight *weight, const accel_plugin_
 static float element(uint8_t dtype, const void *data, int64_t i) {
   float value;
   switch (dtype) {
-    case ACCEL_PLUGIN_F32: memcpy(&value, (const char *)data + i * 4, 4); return value;
+    case ACCEL_PLUGIN_F32:
+      memcpy(&value, (const char *)data + i * 4, 4);
+      return value;
     case ACCEL_PLUGIN_F16:
     case ACCEL_PLUGIN_BF16: {
       uint16_t half;
       memcpy(&half, (const char *)data + i * 2, 2);
       return dtype == ACCEL_PLUGIN_F16 ? accel_fp16_to_f32(half) : accel_bf16_to_f32(half);
     }
-    case ACCEL_PLUGIN_I8: return (float)((const int8_t *)data)[i];
-    case ACCEL_PLUGIN_U8: return (float)((const uint8_t *)data)[i];
-    case ACCEL_PLUGIN_I4: return accel_int4_to_f32(accel_nibble(data, (size_t)i));
-    case ACCEL_PLUGIN_U4: return accel_uint4_to_f32(accel_nibble(data, (size_t)i));
-    case ACCEL_PLUGIN_E4M3: return accel_e4m3_to_f32(((const uint8_t *)data)[i]);
-    case ACCEL_PLUGIN_E5M2: return accel_e5m2_to_f32(((const uint8_t *)data)[i]);
-    case ACCEL_PLUGIN_E2M1: return accel_e2m1_to_f32(accel_nibble(data, (size_t)i));
-    case ACCEL_PLUGIN_E8M0: return accel_e8m0_to_f32(((const uint8_t *)data)[i]);
+    case ACCEL_PLUGIN_I8:
+      return (float)((const int8_t *)data)[i];
+    case ACCEL_PLUGIN_U8:
+      return (float)((const uint8_t *)data)[i];
+    case ACCEL_PLUGIN_I4:
+      return accel_int4_to_f32(accel_nibble(data, (size_t)i));
+    case ACCEL_PLUGIN_U4:
+      return accel_uint4_to_f32(accel_nibble(data, (size_t)i));
+    case ACCEL_PLUGIN_E4M3:
+      return accel_e4m3_to_f32(((const uint8_t *)data)[i]);
+    case ACCEL_PLUGIN_E5M2:
+      return accel_e5m2_to_f32(((const uint8_t *)data)[i]);
+    case ACCEL_PLUGIN_E2M1:
+      return accel_e2m1_to_f32(accel_nibble(data, (size_t)i));
+    case ACCEL_PLUGIN_E8M0:
+      return accel_e8m0_to_f32(((const uint8_t *)data)[i]);
   }
   return 0;
 }
 
 bool kit_format_known(const accel_plugin_format *f) {
   bool plain = f->store == ACCEL_PLUGIN_F32 || f->store == ACCEL_PLUGIN_F16 || f->store == ACCEL_PLUGIN_BF16;
-  bool coded = f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_U8 || f->store == ACCEL_PLUGIN_I4 || f->store == ACCEL_PLUGIN_U4 ||
-               f->store == ACCEL_PLUGIN_E4M3 || f->store == ACCEL_PLUGIN_E5M2 || f->store == ACCEL_PLUGIN_E2M1;
+  bool coded = f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_U8 || f->store == ACCEL_PLUGIN_I4 ||
+               f->store == ACCEL_PLUGIN_U4 || f->store == ACCEL_PLUGIN_E4M3 || f->store == ACCEL_PLUGIN_E5M2 ||
+               f->store == ACCEL_PLUGIN_E2M1;
   bool scale = f->scale <= ACCEL_PLUGIN_BF16 || f->scale == ACCEL_PLUGIN_E8M0 || f->scale == ACCEL_PLUGIN_E4M3;
   bool zero = f->zero == ACCEL_PLUGIN_NO_DTYPE || f->zero == ACCEL_PLUGIN_U8 || f->zero == ACCEL_PLUGIN_I8;
   bool outer = f->outer == ACCEL_PLUGIN_NO_DTYPE || f->outer == ACCEL_PLUGIN_F32;
   return plain || (coded && scale && zero && outer);
 }
 
-int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *f, const accel_plugin_weight_view *view, int64_t first,
-                        int64_t count, float *out, accel_plugin_error *error) {
+int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *f,
+                        const accel_plugin_weight_view *view, int64_t first, int64_t count, float *out,
+                        accel_plugin_error *error) {
   int64_t n, k;
   kit_weight_matrix(weight, &n, &k);
   if (!kit_format_known(f))
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "weight '%s': store %u with scale %u, zero %u, outer %u is unknown to this plugin", weight->name,
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "weight '%s': store %u with scale %u, zero %u, outer %u is unknown to this plugin", weight->name,
                     f->store, f->scale, f->zero, f->outer);
   bool plain = f->store <= ACCEL_PLUGIN_BF16;
-  if (first < 0 || count < 0 || first + count > n || !view->data || (!plain && !view->scale) || (!plain && f->zero != ACCEL_PLUGIN_NO_DTYPE && !view->zero) ||
+  if (first < 0 || count < 0 || first + count > n || !view->data || (!plain && !view->scale) ||
+      (!plain && f->zero != ACCEL_PLUGIN_NO_DTYPE && !view->zero) ||
       (!plain && f->outer != ACCEL_PLUGIN_NO_DTYPE && !view->outer))
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s': rows %lld + %lld of %lld, or parts of its format are missing", weight->name,
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1,
+                    "weight '%s': rows %lld + %lld of %lld, or parts of its format are missing", weight->name,
                     (long long)first, (long long)count, (long long)n);
   if (f->store == ACCEL_PLUGIN_F32) {
     memcpy(out, (const char *)view->data + first * k * 4, (size_t)(count * k) * 4);

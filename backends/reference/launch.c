@@ -9,7 +9,8 @@ typedef struct ref_endpoint {
   float *weight[]; /* [n_weight], row-major fp32 */
 } ref_endpoint;
 
-static int32_t ref_support(const accel_plugin_program *program, const accel_plugin_node *node, const accel_plugin_precision *precision, char *why, size_t n) {
+static int32_t ref_support(const accel_plugin_program *program, const accel_plugin_node *node,
+                           const accel_plugin_precision *precision, char *why, size_t n) {
   (void)program;
   (void)node;
   if (precision->compute == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
@@ -17,14 +18,15 @@ static int32_t ref_support(const accel_plugin_program *program, const accel_plug
   return ACCEL_PLUGIN_EMULATED;
 }
 
-static int32_t ref_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why, size_t n) {
+static int32_t ref_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format,
+                                 char *why, size_t n) {
   if (format->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
   if (kit_format_known(format)) {
     snprintf(why, n, "weights are turned into fp32");
     return ACCEL_PLUGIN_EMULATED;
   }
-  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown", program->weight[index].name, format->store, format->scale,
-           format->zero, format->outer);
+  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown", program->weight[index].name,
+           format->store, format->scale, format->zero, format->outer);
   return ACCEL_PLUGIN_NO;
 }
 
@@ -50,7 +52,8 @@ static int32_t load(const kit_open *open, uint32_t index, float **out, accel_plu
 
 static int32_t ref_open(kit_open *open, void **self, accel_plugin_error *error) {
   uint32_t n = open->program->n_weight;
-  if (n && (!open->options->host || !open->options->host->weight_map)) return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
+  if (n && (!open->options->host || !open->options->host->weight_map))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
   ref_endpoint *e = calloc(1, sizeof *e + n * sizeof e->weight[0]);
   if (!e) return kit_no_memory(error, sizeof *e);
   e->n = n;

@@ -7,14 +7,14 @@ static int32_t ref_supports(uint32_t device, const accel_plugin_program *program
   return kit_supports(&ref_backend, program, precision, verdict, error);
 }
 
-static int32_t ref_estimate(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options, accel_plugin_estimate *out,
-                            accel_plugin_error *error) {
+static int32_t ref_estimate(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
+                            accel_plugin_estimate *out, accel_plugin_error *error) {
   (void)device;
   return kit_estimate(&ref_backend, program, options, out, error);
 }
 
-static int32_t ref_init(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options, accel_plugin_endpoint **out,
-                        accel_plugin_error *error) {
+static int32_t ref_init(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
+                        accel_plugin_endpoint **out, accel_plugin_error *error) {
   return kit_init(&ref_backend, device, program, options, out, error);
 }
 
@@ -39,7 +39,8 @@ static const accel_plugin table = {
     .session_control = kit_session_control,
 };
 
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi);
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
+                                                                              uint32_t core_abi);
 
 const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi) {
   (void)host;

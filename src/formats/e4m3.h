@@ -1,4 +1,5 @@
-/* e4m3.h - 8-bit float with 4 exponent and 3 mantissa bits (OCP FP8, finite variant): largest 448, no infinity, 0x7f and 0xff are NaN. */
+/* e4m3.h - 8-bit float with 4 exponent and 3 mantissa bits (OCP FP8, finite variant): largest 448, no infinity, 0x7f and
+ * 0xff are NaN. */
 #ifndef ACCEL_FORMATS_E4M3_H
 #define ACCEL_FORMATS_E4M3_H
 

@@ -1,4 +1,5 @@
-/* e5m2.h - 8-bit float with 5 exponent and 2 mantissa bits (OCP FP8): the upper byte of fp16, with infinity and NaN; largest 57344. */
+/* e5m2.h - 8-bit float with 5 exponent and 2 mantissa bits (OCP FP8): the upper byte of fp16, with infinity and NaN; largest
+ * 57344. */
 #ifndef ACCEL_FORMATS_E5M2_H
 #define ACCEL_FORMATS_E5M2_H
 

@@ -13,8 +13,8 @@ static inline float accel_e8m0_to_f32(uint8_t code) {
   return value;
 }
 
-/* The nearest power of two; 1.5 * 2^n lies in the middle and goes to the even code.  Zero and negatives become 2^-127; NaN stays NaN,
- * infinity becomes 2^127. */
+/* The nearest power of two; 1.5 * 2^n lies in the middle and goes to the even code.  Zero and negatives become 2^-127; NaN
+ * stays NaN, infinity becomes 2^127. */
 static inline uint8_t accel_f32_to_e8m0(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);

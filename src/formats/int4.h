@@ -1,4 +1,5 @@
-/* int4.h - four-bit elements packed two a byte, the even one in the low nibble: int4 (two's complement, -8..7), uint4 (0..15), e2m1 codes. */
+/* int4.h - four-bit elements packed two a byte, the even one in the low nibble: int4 (two's complement, -8..7), uint4
+ * (0..15), e2m1 codes. */
 #ifndef ACCEL_FORMATS_INT4_H
 #define ACCEL_FORMATS_INT4_H
 

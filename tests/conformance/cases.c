@@ -64,7 +64,8 @@ static const char *read_attrs(conf_cases *cases, conf_case *c, const accel__json
     int key = attr_number(item->string);
     if (!key) return "an attribute that ops.def does not know";
     accel__attr *a = &c->attr[c->n_attr];
-    *a = (accel__attr){.key = (accel_plugin_attr_key)key, .type = attr_type(key), .i = (int64_t)item->valuedouble, .f = item->valuedouble};
+    *a = (accel__attr){
+        .key = (accel_plugin_attr_key)key, .type = attr_type(key), .i = (int64_t)item->valuedouble, .f = item->valuedouble};
     c->attr_dims[c->n_attr++] = a->type == ACCEL_PLUGIN_ATTR_D;
     if (a->type == ACCEL_PLUGIN_ATTR_D) a->v = numbers(cases, accel__json_get(item, "dims"), &a->n);
     if (a->type == ACCEL_PLUGIN_ATTR_IV) a->v = numbers(cases, item, &a->n);
@@ -72,7 +73,8 @@ static const char *read_attrs(conf_cases *cases, conf_case *c, const accel__json
   return NULL;
 }
 
-static bool find_tensor(const accel__checkpoint *file, const char *c, uint32_t run, const char *part, uint32_t k, conf_tensor *out) {
+static bool find_tensor(const accel__checkpoint *file, const char *c, uint32_t run, const char *part, uint32_t k,
+                        conf_tensor *out) {
   char name[160];
   snprintf(name, sizeof name, "%s/%u/%s%u", c, run, part, k);
   const accel__tensor_info *t = accel__checkpoint_find(file, name);
@@ -107,9 +109,13 @@ static const char *read_spaces(conf_case *c, const accel__json *object) {
 static void read_state(conf_case *c, const accel__json *state) {
   if (!state) return;
   c->has_state = true;
-  c->state = (accel_plugin_state){.name = "state", .kind = accel__json_get(state, "kind")->valueint, .heads = accel__json_get(state, "heads")->valueint,
-                                  .k_dim = accel__json_get(state, "k_dim")->valueint, .v_dim = accel__json_get(state, "v_dim")->valueint,
-                                  .window = accel__json_get(state, "window")->valueint, .share = -1};
+  c->state = (accel_plugin_state){.name = "state",
+                                  .kind = accel__json_get(state, "kind")->valueint,
+                                  .heads = accel__json_get(state, "heads")->valueint,
+                                  .k_dim = accel__json_get(state, "k_dim")->valueint,
+                                  .v_dim = accel__json_get(state, "v_dim")->valueint,
+                                  .window = accel__json_get(state, "window")->valueint,
+                                  .share = -1};
 }
 
 static const char *read_run(const accel__checkpoint *file, conf_case *c, uint32_t run) {
@@ -192,7 +198,8 @@ static const char *check_coverage(const conf_cases *cases, const char *op, uint3
   for (char *key; (key = strsep(&rest, " ")) != NULL;) {
     bool found = *key == 0;
     for (uint32_t i = 0; !found && i < cases->n; i++)
-      for (uint32_t k = 0; cases->at[i].op == number && k < cases->at[i].n_attr; k++) found |= (int)cases->at[i].attr[k].key == attr_number(key);
+      for (uint32_t k = 0; cases->at[i].op == number && k < cases->at[i].n_attr; k++)
+        found |= (int)cases->at[i].attr[k].key == attr_number(key);
     if (found) continue;
     snprintf(text, sizeof text, "no golden case of %s has attribute '%s': extend tests/goldens/make_op_goldens.py", op, key);
     return text;
@@ -209,7 +216,8 @@ const char *conf_load(const char *directory, conf_cases *out) {
   for (size_t i = 0; !why && i < sizeof op / sizeof *op; i++) {
     char path[512], lower[64];
     size_t n = strlen(op[i]);
-    for (size_t k = 0; k <= n && k < sizeof lower; k++) lower[k] = (char)(op[i][k] >= 'A' && op[i][k] <= 'Z' ? op[i][k] + 32 : op[i][k]);
+    for (size_t k = 0; k <= n && k < sizeof lower; k++)
+      lower[k] = (char)(op[i][k] >= 'A' && op[i][k] <= 'Z' ? op[i][k] + 32 : op[i][k]);
     snprintf(path, sizeof path, "%s/%s.safetensors", directory, lower);
     why = load_file(path, out);
   }

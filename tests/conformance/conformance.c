@@ -1,13 +1,15 @@
 /* conformance.c - holds a backend to the op set.
  *
- *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N] [--precision P,P] [--filter GLOB] [--seed N]
+ *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N] [--precision P,P] [--filter
+ * GLOB] [--seed N]
  *               [--threads N] [--mode run|list] [--verbose]
  *
- * Every golden case and every random case runs at every asked precision (default fp32).  At fp32 goldens are compared with PyTorch's numbers;
- * random cases and other precisions with the reference plugin given the same weights.  The list file names the cases a backend is excused
- * from, one a line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that supports answers NO for
- * and that no line excuses fails; an excused one that would pass fails too, so that the list stays true.
- * A plugin that is not usable here is skipped with its reason (exit code 77).  Exit code 0: nothing failed.
+ * Every golden case and every random case runs at every asked precision (default fp32).  At fp32 goldens are compared with
+ * PyTorch's numbers; random cases and other precisions with the reference plugin given the same weights.  The list file
+ * names the cases a backend is excused from, one a line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching
+ * "case@precision".  A case that supports answers NO for and that no line excuses fails; an excused one that would pass
+ * fails too, so that the list stays true. A plugin that is not usable here is skipped with its reason (exit code 77).  Exit
+ * code 0: nothing failed.
  */
 #include <fnmatch.h>
 #include <stdio.h>
@@ -39,18 +41,30 @@ static const char *value(int argc, char **argv, int *i) { return *i + 1 < argc ?
 static bool parse(int argc, char **argv, settings *s) {
   *s = (settings){.precision = "fp32", .filter = "*", .threads = 2, .seed = 20260101};
   for (int i = 1; i < argc; i++) {
-    if (!strcmp(argv[i], "--plugin")) s->plugin = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--reference")) s->reference = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--goldens")) s->goldens = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--list")) s->list = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--precision")) s->precision = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--filter")) s->filter = value(argc, argv, &i);
-    else if (!strcmp(argv[i], "--device")) s->device = (uint32_t)atoi(value(argc, argv, &i));
-    else if (!strcmp(argv[i], "--threads")) s->threads = (uint32_t)atoi(value(argc, argv, &i));
-    else if (!strcmp(argv[i], "--seed")) s->seed = strtoull(value(argc, argv, &i), NULL, 0);
-    else if (!strcmp(argv[i], "--mode")) s->only_list = !strcmp(value(argc, argv, &i), "list");
-    else if (!strcmp(argv[i], "--verbose")) s->verbose = true;
-    else return fprintf(stderr, "conformance: %s is unknown\n", argv[i]), false;
+    if (!strcmp(argv[i], "--plugin"))
+      s->plugin = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--reference"))
+      s->reference = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--goldens"))
+      s->goldens = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--list"))
+      s->list = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--precision"))
+      s->precision = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--filter"))
+      s->filter = value(argc, argv, &i);
+    else if (!strcmp(argv[i], "--device"))
+      s->device = (uint32_t)atoi(value(argc, argv, &i));
+    else if (!strcmp(argv[i], "--threads"))
+      s->threads = (uint32_t)atoi(value(argc, argv, &i));
+    else if (!strcmp(argv[i], "--seed"))
+      s->seed = strtoull(value(argc, argv, &i), NULL, 0);
+    else if (!strcmp(argv[i], "--mode"))
+      s->only_list = !strcmp(value(argc, argv, &i), "list");
+    else if (!strcmp(argv[i], "--verbose"))
+      s->verbose = true;
+    else
+      return fprintf(stderr, "conformance: %s is unknown\n", argv[i]), false;
   }
   return s->plugin || s->only_list || (fprintf(stderr, "conformance: --plugin FILE is needed\n"), false);
 }
@@ -64,7 +78,8 @@ static bool read_list(settings *s) {
     excuse *e = &s->excuses[s->n_excuse];
     char word[16];
     if (line[0] == '#' || line[0] == '\n') continue;
-    if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 || (strcmp(word, "never") && strcmp(word, "not-yet"))) {
+    if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 ||
+        (strcmp(word, "never") && strcmp(word, "not-yet"))) {
       fprintf(stderr, "%s: expected 'never GLOB reason' or 'not-yet GLOB reason': %s", s->list, line);
       fclose(f);
       return false;
@@ -85,7 +100,8 @@ static const excuse *excused(const settings *s, const char *what) {
 static void judge(const settings *s, const char *what, conf_result r, score *total) {
   const excuse *e = excused(s, what);
   if (r.verdict == CONF_PASS && e) {
-    printf("FAIL %s: listed as %s (%s) but it passes: strike it from the list\n", what, e->never ? "never" : "not-yet", e->reason);
+    printf("FAIL %s: listed as %s (%s) but it passes: strike it from the list\n", what, e->never ? "never" : "not-yet",
+           e->reason);
     total->failed++;
   } else if (r.verdict == CONF_PASS) {
     if (s->verbose) printf("pass %s\n", what);
@@ -99,7 +115,8 @@ static void judge(const settings *s, const char *what, conf_result r, score *tot
   }
 }
 
-static void run_precision(const settings *s, const char *precision, const conf_cases *cases, conf_plugin *plugin, conf_plugin *reference, score *total) {
+static void run_precision(const settings *s, const char *precision, const conf_cases *cases, conf_plugin *plugin,
+                          conf_plugin *reference, score *total) {
   for (uint32_t i = 0; i < cases->n; i++) {
     char what[160];
     if (fnmatch(s->filter, cases->at[i].name, 0)) continue;
@@ -124,7 +141,8 @@ static int run(const settings *s, const conf_cases *cases) {
   char list[128];
   snprintf(list, sizeof list, "%s", s->precision);
   char *rest = list;
-  for (char *p; (p = strsep(&rest, ",")) != NULL;) run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+  for (char *p; (p = strsep(&rest, ",")) != NULL;)
+    run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
   printf("%u passed, %u failed, %u skipped\n", total.passed, total.failed, total.skipped);
   conf_plugin_close(&plugin);
   if (!no_reference) conf_plugin_close(&reference);
@@ -144,7 +162,8 @@ int main(int argc, char **argv) {
   int rc = 0;
   if (s.only_list)
     for (uint32_t i = 0; i < cases.n; i++) printf("%s\n", cases.at[i].name);
-  else rc = run(&s, &cases);
+  else
+    rc = run(&s, &cases);
   free(cases.at);
   accel__arena_free(&cases.arena);
   return rc;

@@ -1,4 +1,5 @@
-/* conformance.h - the parts of the conformance program: cases (goldens or random), programs built from them, runs on a plugin, comparison. */
+/* conformance.h - the parts of the conformance program: cases (goldens or random), programs built from them, runs on a
+ * plugin, comparison. */
 #ifndef ACCEL_TESTS_CONFORMANCE_H
 #define ACCEL_TESTS_CONFORMANCE_H
 
@@ -67,7 +68,8 @@ typedef struct conf_plugin {
   accel__pool *pool;
   accel_plugin_host host;
 } conf_plugin;
-const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads, conf_plugin *out); /* reason why not, or NULL */
+const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads,
+                             conf_plugin *out); /* reason why not, or NULL */
 void conf_plugin_close(conf_plugin *plugin);
 
 /* precision.c: the formats a precision gives the weights of a program, and weights in them. */
@@ -78,7 +80,8 @@ typedef struct conf_weights {
   void **memory;
 } conf_weights;
 bool conf_precision(const char *name, accel_plugin_precision *out); /* false: unknown name */
-const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision, const float *const *values, conf_weights *out);
+const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision,
+                             const float *const *values, conf_weights *out);
 void conf_weights_free(conf_weights *w);
 
 /* run.c */
@@ -87,7 +90,8 @@ typedef struct conf_result {
   conf_verdict verdict;
   char why[400];
 } conf_result;
-/* Runs a case at a precision.  Expected: the goldens at fp32, else what `reference` (may be NULL when goldens do) computes. */
+/* Runs a case at a precision.  Expected: the goldens at fp32, else what `reference` (may be NULL when goldens do) computes.
+ */
 conf_result conf_run_case(const conf_case *c, const char *precision, conf_plugin *plugin, conf_plugin *reference);
 /* Programs no plugin may accept: unknown op, unknown attribute, an index out of range.  Empty text: all refused. */
 conf_result conf_refusals(conf_plugin *plugin);

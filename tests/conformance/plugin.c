@@ -1,4 +1,5 @@
-/* plugin.c - loading a plugin by path, and the services it is lent: a real thread pool, so that kernels meet their races here. */
+/* plugin.c - loading a plugin by path, and the services it is lent: a real thread pool, so that kernels meet their races
+ * here. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -6,7 +7,9 @@
 #include "conformance.h"
 
 static void quiet(void *self, int level, const char *message) { (void)self, (void)level, (void)message; }
-static void parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) { accel__pool_run(((conf_plugin *)self)->pool, n, fn, arg); }
+static void parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
+  accel__pool_run(((conf_plugin *)self)->pool, n, fn, arg);
+}
 static uint32_t workers(void *self) { return accel__pool_size(((conf_plugin *)self)->pool); }
 
 const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads, conf_plugin *out) {
@@ -20,7 +23,12 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
     return why;
   }
   if (accel__pool_create(threads, &out->pool) != ACCEL_OK) return "no thread pool";
-  out->host = (accel_plugin_host){.size = sizeof out->host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = out, .log = quiet, .parallel = parallel, .workers = workers};
+  out->host = (accel_plugin_host){.size = sizeof out->host,
+                                  .abi = ACCEL_PLUGIN_ABI_NOW,
+                                  .self = out,
+                                  .log = quiet,
+                                  .parallel = parallel,
+                                  .workers = workers};
   out->table = query(&out->host, ACCEL_PLUGIN_ABI_NOW);
   out->device = device;
   if (!out->table) return "the plugin refuses this ABI";
@@ -28,10 +36,14 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
   accel_plugin_error error = {.size = sizeof error};
   uint32_t n = 0;
   for (int i = 0; i < 16; i++) devices[i] = (accel_plugin_device){.size = sizeof devices[i]};
-  if (out->table->devices(&out->host, devices, 16, &n, &error)) snprintf(why, sizeof why, "%s: %s", out->table->name, error.message);
-  else if (device >= n || device >= 16) snprintf(why, sizeof why, "%s: there is no device %u", out->table->name, device);
-  else if (devices[device].unusable[0]) snprintf(why, sizeof why, "%s:%u: %s", out->table->name, device, devices[device].unusable);
-  else return NULL;
+  if (out->table->devices(&out->host, devices, 16, &n, &error))
+    snprintf(why, sizeof why, "%s: %s", out->table->name, error.message);
+  else if (device >= n || device >= 16)
+    snprintf(why, sizeof why, "%s: there is no device %u", out->table->name, device);
+  else if (devices[device].unusable[0])
+    snprintf(why, sizeof why, "%s:%u: %s", out->table->name, device, devices[device].unusable);
+  else
+    return NULL;
   return why;
 }
 

@@ -46,7 +46,8 @@ static const struct precision *find(const char *name) {
 bool conf_precision(const char *name, accel_plugin_precision *out) {
   const struct precision *p = find(name);
   if (!p) return false;
-  *out = (accel_plugin_precision){.size = sizeof *out, .compute = p->compute, .kv = p->kv, .flags = ACCEL_PLUGIN_ALLOW_EMULATED};
+  *out = (accel_plugin_precision){
+      .size = sizeof *out, .compute = p->compute, .kv = p->kv, .flags = ACCEL_PLUGIN_ALLOW_EMULATED};
   strncpy(out->name, p->name, sizeof out->name - 1);
   return true;
 }
@@ -54,10 +55,13 @@ bool conf_precision(const char *name, accel_plugin_precision *out) {
 static accel_plugin_format format_of(const struct precision *p, uint32_t use) {
   switch (use) {
     case ACCEL_PLUGIN_USE_LINEAR:
-    case ACCEL_PLUGIN_USE_MOE: return *p->linear;
+    case ACCEL_PLUGIN_USE_MOE:
+      return *p->linear;
     case ACCEL_PLUGIN_USE_HEAD:
-    case ACCEL_PLUGIN_USE_EMBEDDING: return *p->table;
-    case ACCEL_PLUGIN_USE_CONV: return *p->conv;
+    case ACCEL_PLUGIN_USE_EMBEDDING:
+      return *p->table;
+    case ACCEL_PLUGIN_USE_CONV:
+      return *p->conv;
   }
   return plain_f32;
 }
@@ -69,37 +73,56 @@ static void encode_group(uint8_t store, const float *x, int64_t k, uint8_t *row,
   float most = fmaxf(high, -low);
   *zero = 0;
   switch (store) {
-    case ACCEL_PLUGIN_I8: *scale = most > 0 ? most / 127 : 1; break;
-    case ACCEL_PLUGIN_E4M3: *scale = most > 0 ? most / 448 : 1; break;
-    case ACCEL_PLUGIN_I4: *scale = accel_fp16_to_f32(accel_f32_to_fp16(most > 0 ? most / 7 : 1)); break;
+    case ACCEL_PLUGIN_I8:
+      *scale = most > 0 ? most / 127 : 1;
+      break;
+    case ACCEL_PLUGIN_E4M3:
+      *scale = most > 0 ? most / 448 : 1;
+      break;
+    case ACCEL_PLUGIN_I4:
+      *scale = accel_fp16_to_f32(accel_f32_to_fp16(most > 0 ? most / 7 : 1));
+      break;
     case ACCEL_PLUGIN_U4:
       *scale = accel_fp16_to_f32(accel_f32_to_fp16(high > low ? (high - low) / 15 : 1));
       *zero = rintf(-low / *scale);
       break;
-    default: *scale = accel_e8m0_to_f32(accel_f32_to_e8m0(most > 0 ? most / 6 : 1)); /* E2M1 */
+    default:
+      *scale = accel_e8m0_to_f32(accel_f32_to_e8m0(most > 0 ? most / 6 : 1)); /* E2M1 */
   }
   for (int64_t i = 0; i < k; i++) {
     float q = x[i] / *scale + *zero;
-    if (store == ACCEL_PLUGIN_I8) ((int8_t *)row)[first + i] = (int8_t)fmaxf(-127, fminf(127, rintf(q)));
-    else if (store == ACCEL_PLUGIN_E4M3) row[first + i] = accel_f32_to_e4m3(q);
-    else if (store == ACCEL_PLUGIN_I4) accel_nibble_set(row, (size_t)(first + i), accel_f32_to_int4(q));
-    else if (store == ACCEL_PLUGIN_U4) accel_nibble_set(row, (size_t)(first + i), accel_f32_to_uint4(q));
-    else accel_nibble_set(row, (size_t)(first + i), accel_f32_to_e2m1(q));
+    if (store == ACCEL_PLUGIN_I8)
+      ((int8_t *)row)[first + i] = (int8_t)fmaxf(-127, fminf(127, rintf(q)));
+    else if (store == ACCEL_PLUGIN_E4M3)
+      row[first + i] = accel_f32_to_e4m3(q);
+    else if (store == ACCEL_PLUGIN_I4)
+      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_int4(q));
+    else if (store == ACCEL_PLUGIN_U4)
+      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_uint4(q));
+    else
+      accel_nibble_set(row, (size_t)(first + i), accel_f32_to_e2m1(q));
   }
 }
 
 static void put_scale(uint8_t dtype, void *at, int64_t i, float value) {
-  if (dtype == ACCEL_PLUGIN_F32) ((float *)at)[i] = value;
-  else if (dtype == ACCEL_PLUGIN_F16) ((uint16_t *)at)[i] = accel_f32_to_fp16(value);
-  else ((uint8_t *)at)[i] = accel_f32_to_e8m0(value);
+  if (dtype == ACCEL_PLUGIN_F32)
+    ((float *)at)[i] = value;
+  else if (dtype == ACCEL_PLUGIN_F16)
+    ((uint16_t *)at)[i] = accel_f32_to_fp16(value);
+  else
+    ((uint8_t *)at)[i] = accel_f32_to_e8m0(value);
 }
 
 /* data, scale and zero in one allocation, deliberately not aligned to 64 bytes. */
-static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, const float *x, accel_plugin_weight_view *view) {
+static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, const float *x,
+                    accel_plugin_weight_view *view) {
   int64_t n, k;
   kit_weight_matrix(w, &n, &k);
   int64_t group = f->group_k ? f->group_k : (k ? k : 1), per_row = (k + group - 1) / group, scales = n * per_row;
-  int64_t row_bytes = f->store == ACCEL_PLUGIN_F32 ? k * 4 : f->store <= ACCEL_PLUGIN_BF16 ? k * 2 : f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_E4M3 ? k : (k + 1) / 2;
+  int64_t row_bytes = f->store == ACCEL_PLUGIN_F32                                   ? k * 4
+                      : f->store <= ACCEL_PLUGIN_BF16                                ? k * 2
+                      : f->store == ACCEL_PLUGIN_I8 || f->store == ACCEL_PLUGIN_E4M3 ? k
+                                                                                     : (k + 1) / 2;
   int64_t data_bytes = (n * row_bytes + 7) / 8 * 8;
   char *memory = calloc(1, (size_t)(16 + data_bytes + scales * 5));
   if (!memory) return NULL;
@@ -110,9 +133,12 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
   for (int64_t r = 0; r < n; r++)
     for (int64_t i = 0; i < k; i++) {
       uint8_t *row = data + r * row_bytes;
-      if (f->store == ACCEL_PLUGIN_F32) memcpy(row + i * 4, &x[r * k + i], 4);
-      else if (f->store == ACCEL_PLUGIN_F16) ((uint16_t *)row)[i] = accel_f32_to_fp16(x[r * k + i]);
-      else if (f->store == ACCEL_PLUGIN_BF16) ((uint16_t *)row)[i] = accel_f32_to_bf16(x[r * k + i]);
+      if (f->store == ACCEL_PLUGIN_F32)
+        memcpy(row + i * 4, &x[r * k + i], 4);
+      else if (f->store == ACCEL_PLUGIN_F16)
+        ((uint16_t *)row)[i] = accel_f32_to_fp16(x[r * k + i]);
+      else if (f->store == ACCEL_PLUGIN_BF16)
+        ((uint16_t *)row)[i] = accel_f32_to_bf16(x[r * k + i]);
       else if (i % group == 0) {
         float s, z;
         encode_group(f->store, x + r * k + i, k - i < group ? k - i : group, row, i, &s, &z);
@@ -125,7 +151,8 @@ static void *encode(const accel_plugin_weight *w, const accel_plugin_format *f, 
   return memory;
 }
 
-const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision, const float *const *values, conf_weights *out) {
+const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_precision *precision,
+                             const float *const *values, conf_weights *out) {
   const struct precision *table = find(precision->name);
   memset(out, 0, sizeof *out);
   out->n = p->n_weight;

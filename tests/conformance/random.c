@@ -1,4 +1,5 @@
-/* random.c - seeded cases: shapes of real models and awkward ones around them.  What is right is what the reference plugin computes. */
+/* random.c - seeded cases: shapes of real models and awkward ones around them.  What is right is what the reference plugin
+ * computes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -43,7 +44,8 @@ static void *room(maker *m, conf_tensor *t, accel_plugin_dtype dtype, uint32_t r
 }
 
 /* Operand `at`: role, use, row space; normal numbers times scale. */
-static void floats(maker *m, uint32_t at, char role, uint32_t use, int32_t space, float scale, uint32_t rank, const int64_t *dim) {
+static void floats(maker *m, uint32_t at, char role, uint32_t use, int32_t space, float scale, uint32_t rank,
+                   const int64_t *dim) {
   conf_tensor *t = &m->c->run[0].in[at];
   float *data = room(m, t, ACCEL_PLUGIN_F32, rank, dim);
   for (int64_t i = 0; data && i < t->elements; i++) data[i] = normal(m) * scale;
@@ -67,9 +69,13 @@ static void set_list(maker *m, accel_plugin_attr_key key, uint32_t n, const int6
   int64_t *copy = accel__arena_alloc(&m->cases->arena, n * sizeof *copy);
   if (copy) memcpy(copy, v, n * sizeof *copy);
   m->c->attr_dims[m->c->n_attr] = key == ACCEL_PLUGIN_ATTR_SHAPE;
-  set(m, (accel__attr){.key = key, .type = key == ACCEL_PLUGIN_ATTR_SHAPE ? ACCEL_PLUGIN_ATTR_D : ACCEL_PLUGIN_ATTR_IV, .v = copy, .n = n});
+  set(m, (accel__attr){.key = key,
+                       .type = key == ACCEL_PLUGIN_ATTR_SHAPE ? ACCEL_PLUGIN_ATTR_D : ACCEL_PLUGIN_ATTR_IV,
+                       .v = copy,
+                       .n = n});
 }
-#define DIMS(...) (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
+#define DIMS(...) \
+  (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]) { __VA_ARGS__ }
 
 /* A ragged space of `items` sequences; returns its rows. */
 static int64_t ragged(maker *m, int64_t items, int64_t longest) {
@@ -83,7 +89,13 @@ static int64_t ragged(maker *m, int64_t items, int64_t longest) {
 }
 
 static void linear(maker *m, int64_t t, int64_t k, int64_t n) {
-  static const int acts[] = {0, ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_GELU_TANH, ACCEL_PLUGIN_ACT_SILU, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_TANH, 0};
+  static const int acts[] = {0,
+                             ACCEL_PLUGIN_ACT_GELU,
+                             ACCEL_PLUGIN_ACT_GELU_TANH,
+                             ACCEL_PLUGIN_ACT_SILU,
+                             ACCEL_PLUGIN_ACT_RELU,
+                             ACCEL_PLUGIN_ACT_TANH,
+                             0};
   char what[48];
   snprintf(what, sizeof what, "%lldx%lldx%lld", (long long)t, (long long)k, (long long)n);
   start(m, "LINEAR", what);
@@ -104,9 +116,11 @@ static void gated(maker *m, int64_t t, int64_t k, int64_t n, int64_t glu) {
   set(m, ACCEL_I(GLU, glu));
 }
 
-static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items, int64_t longest, int causal, int64_t left) {
+static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items, int64_t longest, int causal,
+                      int64_t left) {
   char what[64];
-  snprintf(what, sizeof what, "%lldof%lld_%lld_causal%d_left%lld", (long long)heads, (long long)kv, (long long)d, causal, (long long)left);
+  snprintf(what, sizeof what, "%lldof%lld_%lld_causal%d_left%lld", (long long)heads, (long long)kv, (long long)d, causal,
+           (long long)left);
   start(m, "ATTENTION", what);
   int64_t t = ragged(m, items, longest);
   floats(m, 0, 'i', 0, 0, 1, DIMS(t, heads * d));
@@ -203,7 +217,8 @@ static void image_ops(maker *m) {
 
 const char *conf_random(uint64_t seed, conf_cases *out) {
   maker m = {.cases = out, .state = seed};
-  static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072}, {128, 384, 384}, {33, 130, 67}, {1, 384, 384}, {64, 64, 64}, {3, 1000, 7}};
+  static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072}, {128, 384, 384},
+                                     {33, 130, 67},   {1, 384, 384}, {64, 64, 64},   {3, 1000, 7}};
   for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) linear(&m, shape[i][0], shape[i][1], shape[i][2]);
   for (int i = 0; i < 8; i++) linear(&m, between(&m, 1, 70), between(&m, 1, 200), between(&m, 1, 200));
   for (int64_t glu = 1; glu <= 4; glu++) gated(&m, between(&m, 1, 20), between(&m, 1, 150), between(&m, 1, 150), glu);

@@ -24,7 +24,8 @@ typedef struct built {
 static void dims_of(built *b, const conf_case *c, uint32_t i, const accel__dim *rows, accel__dim *dims) {
   const conf_tensor *t = &c->run[0].in[i];
   int32_t s = c->space[i];
-  for (uint32_t r = 0; r < t->rank; r++) dims[r] = r == 0 && s >= 0 && c->spaces[s].ragged ? rows[s] : accel__const_dim(b->program, t->dim[r]);
+  for (uint32_t r = 0; r < t->rank; r++)
+    dims[r] = r == 0 && s >= 0 && c->spaces[s].ragged ? rows[s] : accel__const_dim(b->program, t->dim[r]);
 }
 
 static accel__tensor operand(built *b, const conf_case *c, uint32_t i, const accel__dim *rows, const int32_t *space) {
@@ -41,7 +42,8 @@ static accel__tensor operand(built *b, const conf_case *c, uint32_t i, const acc
     return w;
   }
   if (c->role[i] == 'c')
-    return t->dtype == ACCEL_PLUGIN_F32 ? accel__constant_f32(b->program, name, t->rank, t->dim, t->data) : accel__constant_i32(b->program, name, t->rank, t->dim, t->data);
+    return t->dtype == ACCEL_PLUGIN_F32 ? accel__constant_f32(b->program, name, t->rank, t->dim, t->data)
+                                        : accel__constant_i32(b->program, name, t->rank, t->dim, t->data);
   dims_of(b, c, i, rows, dims);
   accel__tensor x = accel__input(b->program, name, t->dtype, c->space[i] >= 0 ? space[c->space[i]] : -1, t->rank, dims);
   b->source[b->n_input] = (int)i;
@@ -54,7 +56,8 @@ static void build_spaces(built *b, const conf_case *c, accel__dim *rows, int32_t
     char name[32];
     if (!c->spaces[s].ragged) {
       snprintf(name, sizeof name, "fixed%u", s);
-      space[s] = accel__space_fixed(b->program, name, accel__const_dim(b->program, c->spaces[s].rows), accel__const_dim(b->program, c->spaces[s].items));
+      space[s] = accel__space_fixed(b->program, name, accel__const_dim(b->program, c->spaces[s].rows),
+                                    accel__const_dim(b->program, c->spaces[s].items));
       continue;
     }
     snprintf(name, sizeof name, "T%u", s);
@@ -83,7 +86,8 @@ static const char *build(const conf_case *c, built *b) {
   int64_t dims[CONF_ATTRS][16];
   for (uint32_t i = 0; i < c->n_attr; i++) {
     attr[i] = c->attr[i];
-    for (uint32_t k = 0; c->attr_dims[i] && k < attr[i].n && k < 16; k++) dims[i][k] = accel__const_dim(b->program, attr[i].v[k]);
+    for (uint32_t k = 0; c->attr_dims[i] && k < attr[i].n && k < 16; k++)
+      dims[i][k] = accel__const_dim(b->program, attr[i].v[k]);
     if (c->attr_dims[i]) attr[i].v = dims[i];
   }
   if (c->has_state) accel__with_state(b->program, accel__state(b->program, &c->state));
@@ -116,13 +120,21 @@ static int32_t weight_map(void *self, uint32_t index, accel_plugin_weight_view *
 }
 static void weight_unmap(void *self, uint32_t index) { (void)self, (void)index; }
 static void lent_log(void *self, int level, const char *message) { (void)self, (void)level, (void)message; }
-static void lent_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) { accel__pool_run(((lent *)self)->plugin->pool, n, fn, arg); }
+static void lent_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
+  accel__pool_run(((lent *)self)->plugin->pool, n, fn, arg);
+}
 static uint32_t lent_workers(void *self) { return accel__pool_size(((lent *)self)->plugin->pool); }
 
 static void lend(conf_plugin *plugin, const conf_weights *weights, lent *l) {
   *l = (lent){.plugin = plugin, .weights = weights};
-  l->host = (accel_plugin_host){.size = sizeof l->host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = l, .log = lent_log, .parallel = lent_parallel, .workers = lent_workers,
-                                .weight_map = weight_map, .weight_unmap = weight_unmap};
+  l->host = (accel_plugin_host){.size = sizeof l->host,
+                                .abi = ACCEL_PLUGIN_ABI_NOW,
+                                .self = l,
+                                .log = lent_log,
+                                .parallel = lent_parallel,
+                                .workers = lent_workers,
+                                .weight_map = weight_map,
+                                .weight_unmap = weight_unmap};
 }
 
 /* ---- running ---- */
@@ -146,11 +158,13 @@ static conf_result result(conf_verdict verdict, const char *format, ...) {
   return r;
 }
 
-static int64_t items_in(const conf_run *run, const conf_case *c, int s) { return c->spaces[s].ragged ? run->items[s] : c->spaces[s].items; }
+static int64_t items_in(const conf_run *run, const conf_case *c, int s) {
+  return c->spaces[s].ragged ? run->items[s] : c->spaces[s].items;
+}
 
 /* First with no room, which must fail and tell the shape; then with exactly enough. */
-static conf_result run_once(const conf_case *c, const built *b, conf_plugin *plugin, lent *l, accel_plugin_endpoint *e, accel_plugin_session *session, uint32_t index,
-                            outputs *o) {
+static conf_result run_once(const conf_case *c, const built *b, conf_plugin *plugin, lent *l, accel_plugin_endpoint *e,
+                            accel_plugin_session *session, uint32_t index, outputs *o) {
   const conf_run *run = &c->run[index];
   accel_plugin_view in[CONF_OPERANDS + CONF_SPACES] = {0}, out[2] = {0};
   char nothing[8];
@@ -188,7 +202,8 @@ static conf_result run_once(const conf_case *c, const built *b, conf_plugin *plu
     t->data = malloc((size_t)t->elements * 4 + 64);
     if (!t->data) return result(CONF_FAIL, "no memory");
     memset((void *)t->data, 0xff, (size_t)t->elements * 4 + 64);
-    if (empty && t->elements) return result(CONF_FAIL, "an output of %lld elements was written into 0 bytes", (long long)t->elements);
+    if (empty && t->elements)
+      return result(CONF_FAIL, "an output of %lld elements was written into 0 bytes", (long long)t->elements);
     out[k].host = (void *)t->data;
     out[k].capacity = (uint64_t)t->elements * 4;
   }
@@ -198,16 +213,19 @@ static conf_result run_once(const conf_case *c, const built *b, conf_plugin *plu
   for (uint32_t k = 0; k < b->n_output; k++) {
     const conf_tensor *t = &o->at[index][b->out[k]];
     for (int i = 0; i < 64; i++)
-      if (((const uint8_t *)t->data)[t->elements * 4 + i] != 0xff) return result(CONF_FAIL, "output %u is written past its end", k);
+      if (((const uint8_t *)t->data)[t->elements * 4 + i] != 0xff)
+        return result(CONF_FAIL, "output %u is written past its end", k);
   }
   return result(CONF_PASS, "");
 }
 
-static conf_result run_all(const conf_case *c, const built *b, conf_plugin *plugin, lent *l, accel_plugin_endpoint *e, outputs *o) {
+static conf_result run_all(const conf_case *c, const built *b, conf_plugin *plugin, lent *l, accel_plugin_endpoint *e,
+                           outputs *o) {
   accel_plugin_session *session = NULL;
   accel_plugin_error error = {.size = sizeof error};
   conf_result r = result(CONF_PASS, "");
-  if (c->has_state && (!plugin->table->session_new || plugin->table->session_new(e, &session, &error))) return result(CONF_FAIL, "session: %s", error.message);
+  if (c->has_state && (!plugin->table->session_new || plugin->table->session_new(e, &session, &error)))
+    return result(CONF_FAIL, "session: %s", error.message);
   for (uint32_t i = 0; i < c->n_run && r.verdict == CONF_PASS; i++) r = run_once(c, b, plugin, l, e, session, i, o);
   if (session) plugin->table->session_free(session);
   return r;
@@ -221,8 +239,9 @@ typedef struct bound {
 
 /* Ops that only move or select numbers are exact at fp32. */
 static bound bound_of(const conf_case *c, const char *precision) {
-  static const int exact[] = {ACCEL_PLUGIN_OP_CAST, ACCEL_PLUGIN_OP_RESHAPE, ACCEL_PLUGIN_OP_TRANSPOSE, ACCEL_PLUGIN_OP_SLICE, ACCEL_PLUGIN_OP_BROADCAST,
-                              ACCEL_PLUGIN_OP_CONCAT, ACCEL_PLUGIN_OP_PAD, ACCEL_PLUGIN_OP_TOPK, ACCEL_PLUGIN_OP_ALLREDUCE};
+  static const int exact[] = {ACCEL_PLUGIN_OP_CAST,  ACCEL_PLUGIN_OP_RESHAPE,   ACCEL_PLUGIN_OP_TRANSPOSE,
+                              ACCEL_PLUGIN_OP_SLICE, ACCEL_PLUGIN_OP_BROADCAST, ACCEL_PLUGIN_OP_CONCAT,
+                              ACCEL_PLUGIN_OP_PAD,   ACCEL_PLUGIN_OP_TOPK,      ACCEL_PLUGIN_OP_ALLREDUCE};
   bool half = strcmp(precision, "fp16") == 0 || strcmp(precision, "bf16") == 0;
   if (half) return (bound){precision[0] == 'b' ? 1e-4 : 1e-5, INFINITY};
   if (strcmp(precision, "fp32") != 0) return (bound){5e-4, INFINITY};
@@ -247,7 +266,8 @@ static conf_result compare_floats(const float *got, const float *expected, int64
   }
   double nmse = error > 0 ? error / fmax(power, DBL_MIN) : 0;
   if ((nmse > b.nmse && error > 1e-14 * (double)n) || worst > b.max_abs * (1 + largest))
-    return result(CONF_FAIL, "nmse %.3g (at most %.3g), largest error %.3g at element %lld: %.9g, expected %.9g", nmse, b.nmse, worst, (long long)at, got[at], expected[at]);
+    return result(CONF_FAIL, "nmse %.3g (at most %.3g), largest error %.3g at element %lld: %.9g, expected %.9g", nmse,
+                  b.nmse, worst, (long long)at, got[at], expected[at]);
   return result(CONF_PASS, "");
 }
 
@@ -257,14 +277,16 @@ static conf_result compare(const conf_case *c, const outputs *got, const outputs
       const conf_tensor *g = &got->at[r][k], *e = other ? &other->at[r][k] : &c->run[r].out[k];
       if (!c->wanted[k]) continue;
       if (g->rank != e->rank || memcmp(g->dim, e->dim, g->rank * sizeof g->dim[0]) || g->dtype != e->dtype)
-        return result(CONF_FAIL, "run %u, output %d: rank %u [%lld, ..], expected rank %u [%lld, ..]", r, k, g->rank, (long long)g->dim[0], e->rank, (long long)e->dim[0]);
+        return result(CONF_FAIL, "run %u, output %d: rank %u [%lld, ..], expected rank %u [%lld, ..]", r, k, g->rank,
+                      (long long)g->dim[0], e->rank, (long long)e->dim[0]);
       conf_result found = result(CONF_PASS, "");
       if (g->dtype == ACCEL_PLUGIN_F32) {
         found = compare_floats(g->data, e->data, g->elements, b);
       } else {
         for (int64_t i = 0; i < g->elements && found.verdict == CONF_PASS; i++)
           if (((const int32_t *)g->data)[i] != ((const int32_t *)e->data)[i])
-            found = result(CONF_FAIL, "element %lld is %d, expected %d", (long long)i, ((const int32_t *)g->data)[i], ((const int32_t *)e->data)[i]);
+            found = result(CONF_FAIL, "element %lld is %d, expected %d", (long long)i, ((const int32_t *)g->data)[i],
+                           ((const int32_t *)e->data)[i]);
       }
       if (found.verdict != CONF_PASS) {
         conf_result full = found;
@@ -277,7 +299,8 @@ static conf_result compare(const conf_case *c, const outputs *got, const outputs
 
 /* ---- one case ---- */
 
-static conf_result on_plugin(const conf_case *c, const built *b, conf_plugin *plugin, const accel_plugin_precision *precision, const conf_weights *weights, outputs *o) {
+static conf_result on_plugin(const conf_case *c, const built *b, conf_plugin *plugin,
+                             const accel_plugin_precision *precision, const conf_weights *weights, outputs *o) {
   lent l;
   accel_plugin_error error = {.size = sizeof error};
   accel_plugin_verdict verdict = {.size = sizeof verdict};
@@ -285,7 +308,8 @@ static conf_result on_plugin(const conf_case *c, const built *b, conf_plugin *pl
   lend(plugin, weights, &l);
   accel_plugin_options options = {.size = sizeof options, .precision = *precision, .host = &l.host};
   options.precision.format = weights->format;
-  if (plugin->table->supports(plugin->device, b->view, &options.precision, &verdict, &error)) return result(CONF_FAIL, "supports: %s", error.message);
+  if (plugin->table->supports(plugin->device, b->view, &options.precision, &verdict, &error))
+    return result(CONF_FAIL, "supports: %s", error.message);
   int32_t rc = plugin->table->init(plugin->device, b->view, &options, &e, &error);
   if (verdict.answer == ACCEL_PLUGIN_NO) {
     if (rc) return result(CONF_NO, "%s", verdict.why);
@@ -295,15 +319,18 @@ static conf_result on_plugin(const conf_case *c, const built *b, conf_plugin *pl
   if (rc) return result(CONF_FAIL, "init: %s", error.message);
   accel_plugin_estimate estimate = {.size = sizeof estimate};
   conf_result r = result(CONF_PASS, "");
-  if (plugin->table->estimate(plugin->device, b->view, &options, &estimate, &error)) r = result(CONF_FAIL, "estimate: %s", error.message);
+  if (plugin->table->estimate(plugin->device, b->view, &options, &estimate, &error))
+    r = result(CONF_FAIL, "estimate: %s", error.message);
   if (r.verdict == CONF_PASS) r = run_all(c, b, plugin, &l, e, o);
   outputs again = {0};
   if (r.verdict == CONF_PASS) r = run_all(c, b, plugin, &l, e, &again);
   for (uint32_t i = 0; i < c->n_run && r.verdict == CONF_PASS; i++)
     for (int k = 0; k < 2; k++)
-      if (c->wanted[k] && memcmp(o->at[i][k].data, again.at[i][k].data, (size_t)o->at[i][k].elements * 4)) r = result(CONF_FAIL, "a second run gives other bits");
+      if (c->wanted[k] && memcmp(o->at[i][k].data, again.at[i][k].data, (size_t)o->at[i][k].elements * 4))
+        r = result(CONF_FAIL, "a second run gives other bits");
   outputs_free(&again);
-  if (r.verdict == CONF_PASS && plugin->table->trim && plugin->table->trim(e, NULL, &error)) r = result(CONF_FAIL, "trim: %s", error.message);
+  if (r.verdict == CONF_PASS && plugin->table->trim && plugin->table->trim(e, NULL, &error))
+    r = result(CONF_FAIL, "trim: %s", error.message);
   plugin->table->cleanup(e, &l.host);
   return r;
 }
@@ -326,8 +353,10 @@ conf_result conf_run_case(const conf_case *c, const char *name, conf_plugin *plu
   if (why && r.verdict == CONF_PASS) r = result(CONF_FAIL, "weights: %s", why);
   if (r.verdict == CONF_PASS) r = on_plugin(c, &b, plugin, &precision, &weights, &got);
   if (r.verdict == CONF_PASS && by_reference) {
-    if (!reference) r = result(CONF_FAIL, "needs the reference plugin");
-    else r = on_plugin(c, &b, reference, &precision, &weights, &expected);
+    if (!reference)
+      r = result(CONF_FAIL, "needs the reference plugin");
+    else
+      r = on_plugin(c, &b, reference, &precision, &weights, &expected);
     if (r.verdict == CONF_NO) r.verdict = CONF_FAIL;
   }
   if (r.verdict == CONF_PASS) r = compare(c, &got, by_reference ? &expected : NULL, bound_of(c, name));
@@ -359,7 +388,14 @@ static const char *tolerated(conf_plugin *plugin, const accel_plugin_program *p,
 
 conf_result conf_refusals(conf_plugin *plugin) {
   static const float x[4] = {1, 2, 3, 4};
-  conf_case c = {.name = "refusals", .op_name = "UNARY", .op = ACCEL_PLUGIN_OP_UNARY, .n_operand = 1, .n_run = 1, .role = {'i'}, .wanted = {true}, .n_attr = 1};
+  conf_case c = {.name = "refusals",
+                 .op_name = "UNARY",
+                 .op = ACCEL_PLUGIN_OP_UNARY,
+                 .n_operand = 1,
+                 .n_run = 1,
+                 .role = {'i'},
+                 .wanted = {true},
+                 .n_attr = 1};
   for (int i = 0; i < CONF_OPERANDS; i++) c.space[i] = -1;
   c.attr[0] = ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_NEG);
   c.run[0].in[0] = (conf_tensor){.present = true, .rank = 1, .dim = {4}, .elements = 4, .data = x};

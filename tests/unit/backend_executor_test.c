@@ -1,12 +1,12 @@
-/* backend_executor_test.c - runs through the kit: binding and its errors, pruning, cancel, progress, faults, finite outputs, plan cache,
- * trim, program checks and strides, supports and estimate, and many threads on one endpoint. */
+/* backend_executor_test.c - runs through the kit: binding and its errors, pruning, cancel, progress, faults, finite outputs,
+ * plan cache, trim, program checks and strides, supports and estimate, and many threads on one endpoint. */
 #include <math.h>
 #include <pthread.h>
 
 #include "backend_helper.h"
 
 /* ids[T], lengths[B], table[10,4]: rows -> y = gather * 2 [T,4], mean [B,4], logs log(y) [T,4]. */
-static const float table_values[40] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
+static const float table_values[40] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20,
                                        21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, -1, -2, -3, -4};
 static const float *const weights[] = {table_values};
 
@@ -70,7 +70,8 @@ static int32_t go(fixture *f) {
 
 static void expect(fixture *f, int32_t rc, const char *text) {
   int32_t got = go(f);
-  if (got != rc || !strstr(f->error.message, text)) fail_msg("code %d '%s', expected code %d with '%s'", got, f->error.message, rc, text);
+  if (got != rc || !strstr(f->error.message, text))
+    fail_msg("code %d '%s', expected code %d with '%s'", got, f->error.message, rc, text);
   assert_int_equal(f->error.rc, rc);
 }
 
@@ -184,7 +185,8 @@ static void cancel_and_faults(void **state) {
   assert_int_equal(go(&f), 0);
   f.host.fault = "allocation";
   accel_plugin_format format[1] = {{ACCEL_PLUGIN_F32, 15, 15, 15, 0, 0}};
-  accel_plugin_options o = {.size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
+  accel_plugin_options o = {
+      .size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_endpoint *e;
   assert_int_equal(kit_init(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_HOST_MEMORY);
   assert_null(e);
@@ -284,13 +286,14 @@ static void estimates_use_the_planner(void **state) {
   fixture f;
   open_fixture(&f, 0);
   accel_plugin_format format[1] = {{ACCEL_PLUGIN_F32, 15, 15, 15, 0, 0}};
-  accel_plugin_options o = {.size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
+  accel_plugin_options o = {
+      .size = sizeof o, .host = &f.host.host, .precision = {.size = sizeof o.precision, .format = format}};
   accel_plugin_estimate e = {.size = sizeof e};
   assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.weights, 160);
   assert_int_equal(e.peak_load, 320);
   assert_int_equal(e.scratch, 100 * 4 * 4); /* T at its maximum: the gathered rows; all else goes to the caller */
-  format[0].store = ACCEL_PLUGIN_F16; /* toy reads fp32 only */
+  format[0].store = ACCEL_PLUGIN_F16;       /* toy reads fp32 only */
   accel_plugin_verdict v = {.size = sizeof v};
   o.precision.size = sizeof o.precision;
   assert_int_equal(kit_supports(&toy, accel__program_view(f.p), &o.precision, &v, &f.error), 0);
@@ -315,7 +318,8 @@ static void *hammer(void *arg) {
     for (int i = 0; i < t; i++) ids[i] = (i + round + j->id) % 9;
     lengths[0] = t;
     accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, lengths, 1, 1, 0), toy_view(ACCEL_PLUGIN_I32, ids, 1, t, 0)};
-    accel_plugin_view out[3] = {{.size = sizeof out[0], .host = round % 2 ? y : NULL, .capacity = sizeof y}, {.size = sizeof out[0], .host = mean, .capacity = sizeof mean},
+    accel_plugin_view out[3] = {{.size = sizeof out[0], .host = round % 2 ? y : NULL, .capacity = sizeof y},
+                                {.size = sizeof out[0], .host = mean, .capacity = sizeof mean},
                                 {.size = sizeof out[0]}};
     accel_plugin_run run = {.size = sizeof run, .host = &j->f->host.host};
     accel_plugin_error error = {.size = sizeof error};

@@ -1,4 +1,5 @@
-/* backend_helper.h - a toy backend over the kit's scalar kernels for the kit's unit tests, and a host whose services can be switched. */
+/* backend_helper.h - a toy backend over the kit's scalar kernels for the kit's unit tests, and a host whose services can be
+ * switched. */
 #ifndef ACCEL_TESTS_BACKEND_HELPER_H
 #define ACCEL_TESTS_BACKEND_HELPER_H
 
@@ -41,8 +42,14 @@ static int toy_fault(void *self, const char *point) {
 }
 static inline void toy_host_init(toy_host *h, const float *const *weight) {
   *h = (toy_host){.weight = weight};
-  h->host = (accel_plugin_host){.size = sizeof h->host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = h, .weight_map = toy_map, .weight_unmap = toy_unmap,
-                                .cancelled = toy_cancelled, .progress = toy_progress, .fault = toy_fault};
+  h->host = (accel_plugin_host){.size = sizeof h->host,
+                                .abi = ACCEL_PLUGIN_ABI_NOW,
+                                .self = h,
+                                .weight_map = toy_map,
+                                .weight_unmap = toy_unmap,
+                                .cancelled = toy_cancelled,
+                                .progress = toy_progress,
+                                .fault = toy_fault};
 }
 
 /* self: fp32 weights as the host gave them (they outlive the endpoint here). */
@@ -65,13 +72,20 @@ static int32_t toy_launch(void *self, const kit_launch *l, accel_plugin_error *e
   if (l->host && l->host->self) __atomic_add_fetch(&((toy_host *)l->host->self)->launches, 1, __ATOMIC_RELAXED);
   return kit_scalar(l->node->op)(l, error);
 }
-static const kit_backend toy = {.name = "toy", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
+static const kit_backend toy = {
+    .name = "toy", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
 
-static inline accel_plugin_endpoint *toy_init(const kit_backend *backend, const accel__program *p, toy_host *h, uint32_t flags) {
+static inline accel_plugin_endpoint *toy_init(const kit_backend *backend, const accel__program *p, toy_host *h,
+                                              uint32_t flags) {
   accel_plugin_format format[32];
   accel_plugin_error error = {.size = sizeof error};
-  for (int i = 0; i < 32; i++) format[i] = (accel_plugin_format){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-  accel_plugin_options o = {.size = sizeof o, .max_tokens = 1000, .host = &h->host, .precision = {.size = sizeof o.precision, .name = "fp32", .flags = flags, .format = format}};
+  for (int i = 0; i < 32; i++)
+    format[i] =
+        (accel_plugin_format){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  accel_plugin_options o = {.size = sizeof o,
+                            .max_tokens = 1000,
+                            .host = &h->host,
+                            .precision = {.size = sizeof o.precision, .name = "fp32", .flags = flags, .format = format}};
   accel_plugin_endpoint *e = NULL;
   int32_t rc = kit_init(backend, 0, accel__program_view(p), &o, &e, &error);
   if (rc) print_error("%s\n", error.message);

@@ -1,5 +1,5 @@
-/* backend_plan_test.c - the memory planner on random programs: no two tensors that are alive at once overlap (by brute force over all pairs),
- * and a planned run gives the bits of a run where every tensor has memory of its own. */
+/* backend_plan_test.c - the memory planner on random programs: no two tensors that are alive at once overlap (by brute force
+ * over all pairs), and a planned run gives the bits of a run where every tensor has memory of its own. */
 #include "backend_helper.h"
 
 static uint64_t seed;
@@ -31,10 +31,13 @@ static void grow(random_program *r, accel__dim rows) {
   accel__tensor x = r->value[a];
   int64_t w = r->width[a];
   switch (draw(7)) {
-    case 0: push(r, accel__unary(r->p, ACCEL_PLUGIN_UNARY_NEG, x), w); break;
+    case 0:
+      push(r, accel__unary(r->p, ACCEL_PLUGIN_UNARY_NEG, x), w);
+      break;
     case 1:
     case 2:
-      if (r->width[b] == w) push(r, accel__binary(r->p, draw(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_SUB, x, r->value[b]), w);
+      if (r->width[b] == w)
+        push(r, accel__binary(r->p, draw(2) ? ACCEL_PLUGIN_BINARY_ADD : ACCEL_PLUGIN_BINARY_SUB, x, r->value[b]), w);
       break;
     case 3: { /* two results */
       accel__tensor in[4] = {x, -1, -1, r->width[b] == w ? r->value[b] : -1}, out[2] = {-1, -1};
@@ -52,14 +55,16 @@ static void grow(random_program *r, accel__dim rows) {
       }
       break;
     case 5: { /* there and back: two aliases */
-      accel__dim flat[1] = {accel__dim_op(r->p, ACCEL_PLUGIN_DIM_MUL, rows, accel__const_dim(r->p, w))}, back[2] = {rows, accel__const_dim(r->p, w)};
+      accel__dim flat[1] = {accel__dim_op(r->p, ACCEL_PLUGIN_DIM_MUL, rows, accel__const_dim(r->p, w))},
+                 back[2] = {rows, accel__const_dim(r->p, w)};
       push(r, accel__reshape(r->p, accel__reshape(r->p, x, 1, flat), 2, back), w);
       break;
     }
     case 6: {
       accel__tensor in[2] = {x, r->value[b]};
       accel__attr attr[] = {ACCEL_I(AXIS, 1)};
-      if (w + r->width[b] <= 64) push(r, accel__node(r->p, ACCEL_PLUGIN_OP_CONCAT, in, 2, attr, 1, NULL, 0), w + r->width[b]);
+      if (w + r->width[b] <= 64)
+        push(r, accel__node(r->p, ACCEL_PLUGIN_OP_CONCAT, in, 2, attr, 1, NULL, 0), w + r->width[b]);
     }
   }
 }
@@ -96,7 +101,8 @@ static kit_plan *plan_of(const kit_backend *backend, const accel_plugin_program 
   return plan;
 }
 
-/* Steps a tensor is alive in, by its own definition and uses (and those of its aliases: found by walking the program's reshapes and slices). */
+/* Steps a tensor is alive in, by its own definition and uses (and those of its aliases: found by walking the program's
+ * reshapes and slices). */
 typedef struct life {
   int first, last;
   int32_t owner; /* the value it is a view of */
@@ -145,7 +151,11 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan, 
   for (int32_t a = 0; a < (int32_t)p->n_tensor; a++) {
     const kit_place *pa = &plan->place[a];
     if (plan->tensor[a].id < 0 || pa->home != KIT_HOME_SCRATCH) continue;
-    uint64_t end = pa->offset + (uint64_t)(plan->tensor[a].elements ? (kit_row_count(&plan->tensor[a]) - 1) * pa->row_stride + kit_cols(&plan->tensor[a]) : 0) * 4;
+    uint64_t end =
+        pa->offset + (uint64_t)(plan->tensor[a].elements
+                                    ? (kit_row_count(&plan->tensor[a]) - 1) * pa->row_stride + kit_cols(&plan->tensor[a])
+                                    : 0) *
+                         4;
     assert_true(end <= plan->scratch);
     if (l[a].owner != a) continue;
     assert_int_equal(pa->offset % KIT_ALIGN, 0);
@@ -183,7 +193,14 @@ static void run_plainly(const accel_plugin_program *p, int64_t rows, const float
       kit_shape(p, dim, id, &t[k], NULL);
       t[k].data = memory[id];
     }
-    kit_launch l = {.program = p, .node = n, .index = (uint32_t)e->node[i], .n_in = KIT_OPERANDS, .n_out = KIT_RESULTS, .in = t, .out = t + KIT_OPERANDS, .dim = dim};
+    kit_launch l = {.program = p,
+                    .node = n,
+                    .index = (uint32_t)e->node[i],
+                    .n_in = KIT_OPERANDS,
+                    .n_out = KIT_RESULTS,
+                    .in = t,
+                    .out = t + KIT_OPERANDS,
+                    .dim = dim};
     assert_int_equal(kit_scalar(n->op)(&l, NULL), ACCEL_PLUGIN_OK);
   }
   free(dim);
@@ -230,10 +247,23 @@ static int32_t far_launch(void *self, const kit_launch *given, accel_plugin_erro
   l.out = t + given->n_in;
   return toy_launch(self, &l, error);
 }
-static const kit_backend strided_toy = {.name = "toy", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch, .strided = reads_strides};
-static const kit_backend far_toy = {.name = "toy", .open = toy_open, .close = toy_close, .launch = far_launch, .alloc = far_alloc, .release = far_release, .upload = far_up, .download = far_down};
+static const kit_backend strided_toy = {.name = "toy",
+                                        .open = toy_open,
+                                        .close = toy_close,
+                                        .weight = toy_weight,
+                                        .launch = toy_launch,
+                                        .strided = reads_strides};
+static const kit_backend far_toy = {.name = "toy",
+                                    .open = toy_open,
+                                    .close = toy_close,
+                                    .launch = far_launch,
+                                    .alloc = far_alloc,
+                                    .release = far_release,
+                                    .upload = far_up,
+                                    .download = far_down};
 
-static void check_run(const kit_backend *backend, const random_program *r, const accel_plugin_program *p, const uint8_t *wanted) {
+static void check_run(const kit_backend *backend, const random_program *r, const accel_plugin_program *p,
+                      const uint8_t *wanted) {
   toy_host h;
   toy_host_init(&h, NULL);
   accel_plugin_endpoint *e = toy_init(backend, r->p, &h, 0);

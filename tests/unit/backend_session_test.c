@@ -1,21 +1,28 @@
-/* backend_session_test.c - sessions of the kit: appending, failing without a trace, truncate, copy with shared pages, export and import, limits,
- * for KV, convolution and state-space states, in host memory and in pretended device memory, with fp32 and fp16 pages. */
+/* backend_session_test.c - sessions of the kit: appending, failing without a trace, truncate, copy with shared pages, export
+ * and import, limits, for KV, convolution and state-space states, in host memory and in pretended device memory, with fp32
+ * and fp16 pages. */
 #include <math.h>
 
 #include "backend_helper.h"
 
 enum { D = 4 }; /* one head of four columns */
 
-/* lengths[B], x[T,4] -> y[T,4] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of it (for failures after the append). */
+/* lengths[B], x[T,4] -> y[T,4] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of it (for
+ * failures after the append). */
 static accel__program *kv_program(void) {
   accel__program *p = accel__program_new("kv");
-  accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1), dims[2] = {rows, accel__const_dim(p, D)};
+  accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1),
+             dims[2] = {rows, accel__const_dim(p, D)};
   accel__tensor lengths = accel__input(p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &items);
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dims), in[3] = {x, x, x};
-  accel__attr attr[] = {ACCEL_I(HEADS, 1), ACCEL_I(KV_HEADS, 1), ACCEL_F(SCALE, 0.5), ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
-  accel__with_state(p, accel__state(p, &(accel_plugin_state){.name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = 1, .k_dim = D, .v_dim = D, .share = -1}));
-  accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, in, 3, attr, 6, NULL, 0), c = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, y), outs[2] = {y, c};
+  accel__attr attr[] = {ACCEL_I(HEADS, 1),  ACCEL_I(KV_HEADS, 1),    ACCEL_F(SCALE, 0.5),
+                        ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
+  accel__with_state(
+      p, accel__state(p, &(accel_plugin_state){
+                             .name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = 1, .k_dim = D, .v_dim = D, .share = -1}));
+  accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, in, 3, attr, 6, NULL, 0),
+                c = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, y), outs[2] = {y, c};
   accel__entry(p, "run", (accel__tensor[]){lengths, x}, 2, outs, 2);
   accel_status rc = accel__program_finish(p);
   if (rc) print_error("%s\n", accel__message());
@@ -26,7 +33,8 @@ static accel__program *kv_program(void) {
 /* x[T,4] -> depthwise causal convolution of 3 with carried rows. */
 static accel__program *conv_program(void) {
   accel__program *p = accel__program_new("conv");
-  accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1), dims[2] = {rows, accel__const_dim(p, D)};
+  accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1),
+             dims[2] = {rows, accel__const_dim(p, D)};
   accel__tensor lengths = accel__input(p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &items);
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dims);
@@ -34,7 +42,13 @@ static accel__program *conv_program(void) {
   accel__tensor in[2] = {x, accel__weight(p, &spec)};
   static const int64_t pads[2] = {2, 0};
   accel__attr attr[] = {ACCEL_I(GROUPS, D), ACCEL_I(SPACE, space), ACCEL_IV(PADS, pads, 2)};
-  accel__with_state(p, accel__state(p, &(accel_plugin_state){.name = "carry", .kind = ACCEL_PLUGIN_STATE_CONV, .heads = D, .k_dim = 1, .v_dim = 1, .window = 2, .share = -1}));
+  accel__with_state(p, accel__state(p, &(accel_plugin_state){.name = "carry",
+                                                             .kind = ACCEL_PLUGIN_STATE_CONV,
+                                                             .heads = D,
+                                                             .k_dim = 1,
+                                                             .v_dim = 1,
+                                                             .window = 2,
+                                                             .share = -1}));
   accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_CONV, in, 2, attr, 3, NULL, 0);
   accel__entry(p, "run", (accel__tensor[]){lengths, x}, 2, &y, 1);
   assert_int_equal(accel__program_finish(p), ACCEL_OK);
@@ -78,8 +92,10 @@ static int32_t feed(bench *b, uint32_t count, const int32_t *id, const int32_t *
   for (uint32_t k = 0; k < count; k++)
     for (int32_t i = 0; i < n[k]; i++, t++)
       for (int d = 0; d < D; d++) x[t * D + d] = cell(id[k], from[k] + i, d);
-  accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (void *)n, 1, (int64_t)count, 0), toy_view(ACCEL_PLUGIN_F32, x, 2, t, D)};
-  accel_plugin_view out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x}, {.size = sizeof out[0], .host = c, .capacity = sizeof c}};
+  accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (void *)n, 1, (int64_t)count, 0),
+                             toy_view(ACCEL_PLUGIN_F32, x, 2, t, D)};
+  accel_plugin_view out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x},
+                              {.size = sizeof out[0], .host = c, .capacity = sizeof c}};
   accel_plugin_run run = {.size = sizeof run, .host = &b->host.host, .sequence = id, .n_sequence = count};
   b->error.message[0] = 0;
   return kit_handler(b->e, b->s, &run, in, 2, out, b->n_out, &b->error);
@@ -92,7 +108,9 @@ static uint64_t length(bench *b, int32_t id) {
   assert_int_equal(kit_session_control(b->s, ACCEL_PLUGIN_SESSION_LENGTH, id, 0, NULL, &n, &b->error), 0);
   return n;
 }
-static int32_t control(bench *b, int verb, int32_t id, int64_t value) { return kit_session_control(b->s, verb, id, value, NULL, NULL, &b->error); }
+static int32_t control(bench *b, int verb, int32_t id, int64_t value) {
+  return kit_session_control(b->s, verb, id, value, NULL, NULL, &b->error);
+}
 
 /* The rows [from, from+n) of sequence id, computed in a fresh session in one go. */
 static void whole(bench *b, int32_t id, int32_t from, int32_t n, float *y) {
@@ -109,7 +127,8 @@ static void expect_rows(bench *b, int32_t id, int32_t from, int32_t n, const flo
   static float right[2000 * D];
   whole(b, id, from, n, right);
   for (int i = 0; i < n * D; i++)
-    if (!(fabs((double)y[i] - right[i]) <= tolerance)) fail_msg("sequence %d, row %d: %g, expected %g", id, from + i / D, y[i], right[i]);
+    if (!(fabs((double)y[i] - right[i]) <= tolerance))
+      fail_msg("sequence %d, row %d: %g, expected %g", id, from + i / D, y[i], right[i]);
 }
 
 /* Device memory that is host memory behind copies. */
@@ -150,9 +169,17 @@ static int32_t half_open(kit_open *open, void **self, accel_plugin_error *error)
   open->kv_dtype = ACCEL_PLUGIN_F16;
   return toy_open(open, self, error);
 }
-static const kit_backend far_toy = {.name = "toy", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = far_launch, .alloc = far_alloc, .release = far_release,
-                                    .upload = far_up, .download = far_down};
-static const kit_backend half_toy = {.name = "toy", .open = half_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
+static const kit_backend far_toy = {.name = "toy",
+                                    .open = toy_open,
+                                    .close = toy_close,
+                                    .weight = toy_weight,
+                                    .launch = far_launch,
+                                    .alloc = far_alloc,
+                                    .release = far_release,
+                                    .upload = far_up,
+                                    .download = far_down};
+static const kit_backend half_toy = {
+    .name = "toy", .open = half_open, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
 static const kit_backend *const all_backends[] = {&toy, &far_toy, &half_toy};
 
 static void append_in_parts(void **state) {
@@ -191,7 +218,7 @@ static void failures_leave_no_trace(void **state) {
     assert_int_equal(length(&b, 1), 300);
     assert_int_equal(length(&b, 2), 0);
     assert_int_equal(control(&b, ACCEL_PLUGIN_SESSION_TRUNCATE, 2, 0), ACCEL_PLUGIN_E_ARGUMENT); /* it is not there at all */
-    assert_int_equal(one(&b, 1, 300, 701, y), ACCEL_PLUGIN_E_LIMIT); /* max_tokens is 1000 */
+    assert_int_equal(one(&b, 1, 300, 701, y), ACCEL_PLUGIN_E_LIMIT);                             /* max_tokens is 1000 */
     assert_non_null(strstr(b.error.message, "limit of 1000"));
     assert_int_equal(length(&b, 1), 300);
     b.host.fault = "allocation"; /* scratch is there already: the page is refused */
@@ -202,7 +229,8 @@ static void failures_leave_no_trace(void **state) {
     expect_rows(&b, 1, 300, 5, y, 0);
     assert_int_equal(feed(&b, 2, (int32_t[]){3, 3}, (int32_t[]){0, 0}, (int32_t[]){1, 1}, y), ACCEL_PLUGIN_E_ARGUMENT);
     accel_plugin_run run = {.size = sizeof run, .host = &b.host.host};
-    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (int32_t[]){1}, 1, 1, 0), toy_view(0, y, 2, 1, D)}, out[2] = {{.size = sizeof out[0], .host = y + 100, .capacity = 400}, {.size = sizeof out[0]}};
+    accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, (int32_t[]){1}, 1, 1, 0), toy_view(0, y, 2, 1, D)},
+                      out[2] = {{.size = sizeof out[0], .host = y + 100, .capacity = 400}, {.size = sizeof out[0]}};
     assert_int_equal(kit_handler(b.e, NULL, &run, in, 2, out, 2, &b.error), ACCEL_PLUGIN_E_ARGUMENT);
     assert_non_null(strstr(b.error.message, "needs a session"));
     close_bench(&b);
@@ -254,11 +282,13 @@ static void export_and_import(void **state) {
     assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, NULL, &n, &b.error), 0);
     char *bytes = malloc(n);
     uint64_t few = n - 1;
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &few, &b.error), ACCEL_PLUGIN_E_LIMIT);
+    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &few, &b.error),
+                     ACCEL_PLUGIN_E_LIMIT);
     assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_EXPORT, 1, 0, bytes, &n, &b.error), 0);
     for (uint64_t cut = 0; cut < n; cut += 1 + n / 50) { /* every prefix is refused, and changes nothing */
       uint64_t m = cut;
-      assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 4, 0, bytes, &m, &b.error), ACCEL_PLUGIN_E_ARGUMENT);
+      assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 4, 0, bytes, &m, &b.error),
+                       ACCEL_PLUGIN_E_ARGUMENT);
     }
     assert_int_equal(length(&b, 4), 0);
     kit_session_free(b.s);
@@ -268,12 +298,14 @@ static void export_and_import(void **state) {
     assert_int_equal(one(&b, 1, 270, 4, y), 0);
     expect_rows(&b, 1, 270, 4, y, k == 2 ? 1e-6 : 0);
     bytes[8] ^= 1; /* identity */
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error), ACCEL_PLUGIN_E_ARGUMENT);
+    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
+                     ACCEL_PLUGIN_E_ARGUMENT);
     assert_int_equal(length(&b, 1), 274);
     bytes[8] ^= 1;
     const int32_t huge = INT32_MAX; /* a lying length */
     memcpy(bytes + 24, &huge, 4);
-    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error), ACCEL_PLUGIN_E_ARGUMENT);
+    assert_int_equal(kit_session_control(b.s, ACCEL_PLUGIN_SESSION_IMPORT, 1, 0, bytes, &n, &b.error),
+                     ACCEL_PLUGIN_E_ARGUMENT);
     free(bytes);
     close_bench(&b);
   }
@@ -319,7 +351,8 @@ static void vectors_carry_over(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(append_in_parts), cmocka_unit_test(failures_leave_no_trace), cmocka_unit_test(truncate_and_copy),
-                                     cmocka_unit_test(export_and_import), cmocka_unit_test(vectors_carry_over)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(append_in_parts), cmocka_unit_test(failures_leave_no_trace),
+                                     cmocka_unit_test(truncate_and_copy), cmocka_unit_test(export_and_import),
+                                     cmocka_unit_test(vectors_carry_over)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* formats_codecs_test.c - every code of every format there and back, and every rounding: each float between two neighbouring codes goes to
- * the nearer one, ties to the even code.  The 16-bit formats are checked at every code's neighbours and midpoints, which decides all floats
- * because conversion is monotonic (held too). */
+/* formats_codecs_test.c - every code of every format there and back, and every rounding: each float between two neighbouring
+ * codes goes to the nearer one, ties to the even code.  The 16-bit formats are checked at every code's neighbours and
+ * midpoints, which decides all floats because conversion is monotonic (held too). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +66,8 @@ static void codes_survive(void **state) {
     for (uint32_t c = 0; c < f->finite; c++)
       for (uint32_t s = 0; s <= sign; s += sign) {
         float value = f->decode(c | s);
-        if ((double)value != defined(c | s, f->exponent_bits, f->mantissa_bits)) fail_msg("%s: code %#x is %.9g", f->name, c | s, value);
+        if ((double)value != defined(c | s, f->exponent_bits, f->mantissa_bits))
+          fail_msg("%s: code %#x is %.9g", f->name, c | s, value);
         assert_int_equal(signbit(value) != 0, s != 0);
         expect_code(f, value, c | s);
       }
@@ -80,7 +81,8 @@ static void rounding_is_to_nearest_even(void **state) {
     uint32_t sign = 1u << (f->exponent_bits + f->mantissa_bits);
     for (uint32_t c = 0; c + 1 < f->finite; c++) {
       double a = f->decode(c), b = f->decode(c + 1), middle = (a + b) / 2;
-      float tie = (float)middle; /* exact: formats have fewer mantissa bits than float; bf16's subnormal ties are float subnormals */
+      float tie =
+          (float)middle; /* exact: formats have fewer mantissa bits than float; bf16's subnormal ties are float subnormals */
       assert_true((double)tie == middle);
       uint32_t even = c % 2 ? c + 1 : c;
       expect_code(f, tie, even);
@@ -124,8 +126,11 @@ static void limits_and_specials(void **state) {
   assert_true(isnan(accel_fp16_to_f32(accel_f32_to_fp16(NAN))) && isnan(accel_bf16_to_f32(accel_f32_to_bf16(NAN))));
   assert_true(isnan(accel_e4m3_to_f32(accel_f32_to_e4m3(NAN))) && isnan(accel_e5m2_to_f32(accel_f32_to_e5m2(NAN))));
   assert_true(isnan(accel_e4m3_to_f32(0x7f)) && isnan(accel_e4m3_to_f32(0xff)));
-  for (uint32_t c = 0x7c01; c < 0x8000; c++) assert_true(isnan(accel_fp16_to_f32((uint16_t)c)) && isnan(accel_fp16_to_f32(accel_f32_to_fp16(accel_fp16_to_f32((uint16_t)c)))));
-  for (uint32_t c = 0x7f81; c < 0x8000; c++) assert_true(isnan(accel_bf16_to_f32(accel_f32_to_bf16(accel_bf16_to_f32((uint16_t)c)))));
+  for (uint32_t c = 0x7c01; c < 0x8000; c++)
+    assert_true(isnan(accel_fp16_to_f32((uint16_t)c)) &&
+                isnan(accel_fp16_to_f32(accel_f32_to_fp16(accel_fp16_to_f32((uint16_t)c)))));
+  for (uint32_t c = 0x7f81; c < 0x8000; c++)
+    assert_true(isnan(accel_bf16_to_f32(accel_f32_to_bf16(accel_bf16_to_f32((uint16_t)c)))));
   static const float fp4[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
   for (uint8_t c = 0; c < 8; c++) assert_true(accel_e2m1_to_f32(c) == fp4[c] && accel_e2m1_to_f32(c | 8) == -fp4[c]);
 }
@@ -171,7 +176,9 @@ static void nibbles(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(codes_survive),      cmocka_unit_test(rounding_is_to_nearest_even), cmocka_unit_test(conversion_is_monotonic),
-                                     cmocka_unit_test(limits_and_specials), cmocka_unit_test(powers_of_two),                cmocka_unit_test(nibbles)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(codes_survive),           cmocka_unit_test(rounding_is_to_nearest_even),
+      cmocka_unit_test(conversion_is_monotonic), cmocka_unit_test(limits_and_specials),
+      cmocka_unit_test(powers_of_two),           cmocka_unit_test(nibbles)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
