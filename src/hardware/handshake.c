@@ -44,9 +44,9 @@ static uint32_t file_sanitizer(const char *path) {
   accel__mapping map = {0};
   uint32_t found = ACCEL_PLUGIN_PLAIN;
   if (accel__file_map(path, &map) != ACCEL_OK) return found; /* dlopen will say why */
-  if (map.n && memmem(map.data, map.n, "__asan_init", sizeof "__asan_init"))
+  if (map.data && memmem(map.data, map.n, "__asan_init", sizeof "__asan_init"))
     found = ACCEL_PLUGIN_ASAN;
-  else if (map.n && memmem(map.data, map.n, "__tsan_init", sizeof "__tsan_init"))
+  else if (map.data && memmem(map.data, map.n, "__tsan_init", sizeof "__tsan_init"))
     found = ACCEL_PLUGIN_TSAN;
   accel__file_unmap(&map);
   return found;

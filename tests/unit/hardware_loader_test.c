@@ -228,6 +228,31 @@ static void faults_can_be_injected(void **state) {
   machine_free(&m);
 }
 
+/* Memory refused at any point is an error of that name, and nothing is lost. */
+static void refused_memory_is_an_error(void **state) {
+  machine m = machine_new();
+  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
+  int n = 1;
+  (void)state;
+  for (; status == ACCEL_ERROR_OUT_OF_MEMORY && n < 1000; n++) {
+    char point[32];
+    accel__hardware *h = NULL;
+    accel__choice choice = {0};
+    accel__hardware_params params = {.plugin_path = STUBS "/gpus", .root = m.root};
+    snprintf(point, sizeof point, "allocation:%d", n);
+    accel__fault_arm(point);
+    status = accel__hardware_create(&params, &h);
+    if (status == ACCEL_OK) status = accel__hardware_choose(h, "cpu", &choice);
+    if (status == ACCEL_OK) status = accel__device_test(h, choice.device[0]);
+    accel__fault_arm(NULL);
+    accel__choice_free(&choice);
+    accel__hardware_destroy(&h);
+  }
+  assert_int_equal(status, ACCEL_OK); /* once the point lies behind all allocations */
+  assert_true(n > 10);
+  machine_free(&m);
+}
+
 /* ---- the table's negotiation, without files ---- */
 
 static const accel_plugin *good_table(void) {
@@ -394,6 +419,7 @@ int main(void) {
       cmocka_unit_test(the_environment_names_the_path),
       cmocka_unit_test(the_cpu_starts_no_process),
       cmocka_unit_test(faults_can_be_injected),
+      cmocka_unit_test(refused_memory_is_an_error),
       cmocka_unit_test(tables_are_negotiated),
       cmocka_unit_test(the_self_test_tells_right_from_wrong),
       cmocka_unit_test(text_of_drivers_is_cleaned),
