@@ -327,7 +327,7 @@ static void show_rows(const slot *s, kit_state_view *view) {
 
 int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const int32_t *positions, kit_state_view *out,
                          accel_plugin_error *error) {
-  slot *s;
+  slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
   const kit_endpoint_state *e = l->state->session->e;
@@ -346,7 +346,7 @@ int32_t kit_state_append(const kit_launch *l, uint32_t item, int32_t rows, const
 }
 
 int32_t kit_state_read(const kit_launch *l, uint32_t item, kit_state_view *out, accel_plugin_error *error) {
-  slot *s;
+  slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (!rc) show_rows(s, out);
   return rc;
@@ -354,7 +354,7 @@ int32_t kit_state_read(const kit_launch *l, uint32_t item, kit_state_view *out, 
 
 int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_t elements, kit_state_view *out,
                        accel_plugin_error *error) {
-  slot *s;
+  slot *s = NULL;
   int32_t rc = find_slot(l, item, &s, out, error);
   if (rc) return rc;
   if (s->elements && s->elements != elements)

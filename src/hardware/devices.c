@@ -27,7 +27,7 @@ bool accel__name_is_amd(const char *name) {
 
 void accel__normal_address(char *out, size_t n, const char *id) {
   bool short_form = strlen(id) == 7 && id[2] == ':' && id[5] == '.'; /* 03:00.0 */
-  snprintf(out, n, "%s%s", short_form ? "0000:" : "", id);
+  snprintf(out, n, "%s%.*s", short_form ? "0000:" : "", (int)n - 6, id);
   for (; *out; out++) *out = (char)tolower((unsigned char)*out);
 }
 

@@ -26,6 +26,9 @@ enum {
 };
 #if defined(__has_include)
 #if __has_include(<hsa/hsa_ext_amd.h>)
+#if !defined(LITTLEENDIAN_CPU) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define LITTLEENDIAN_CPU 1 /* the header knows x86 alone */
+#endif
 #include <hsa/hsa.h>
 #include <hsa/hsa_ext_amd.h>
 _Static_assert((int)HSA_AGENT_INFO_NAME == (int)HSA_INFO_NAME && (int)HSA_AGENT_INFO_WAVEFRONT_SIZE == (int)HSA_INFO_WAVE,
