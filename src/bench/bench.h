@@ -10,7 +10,7 @@
 typedef struct bench_params {
   const char *model;
   const accel_init_params *how;
-  uint32_t batch, seq;     /* sequences, tokens of each; with `ragged` 5 to seq tokens */
+  uint32_t batch, seq;     /* sequences, tokens of each (with `ragged` 5 to seq); seq 0: 128, or the model's limit where that is less */
   const uint32_t *lengths; /* [batch] or NULL */
   bool ragged;             /* lengths drawn from ragged_seed */
   uint64_t ragged_seed;

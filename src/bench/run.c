@@ -68,15 +68,15 @@ static accel_status make_inputs(const bench_params *params, const bench_result *
   return ids && mask ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status make_lengths(const bench_params *params, bench_result *result) {
+static accel_status make_lengths(const bench_params *params, int64_t longest, bench_result *result) {
   result->batch = params->batch;
   result->lengths = calloc(params->batch, sizeof *result->lengths);
   if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint64_t state = params->ragged_seed;
-  uint32_t least = params->seq < 5 ? params->seq : 5;
+  uint32_t seq = params->seq ? params->seq : longest > 0 && longest < 128 ? (uint32_t)longest : 128, least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
-    uint32_t drawn = least + (uint32_t)(next_random(&state) % (params->seq - least + 1));
-    result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : params->seq;
+    uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
+    result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
     result->tokens += result->lengths[b];
   }
   return ACCEL_OK;
@@ -140,7 +140,8 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   int64_t low, high;
   accel_tensor items[2] = {0};
   id_range(ctx, params->model, endpoint, &low, &high);
-  status = make_inputs(params, out, low, high, items);
+  if (!out->lengths) status = make_lengths(params, accel_processor_of(endpoint)->max_length, out);
+  if (status == ACCEL_OK) status = make_inputs(params, out, low, high, items);
   if (status == ACCEL_OK) status = choose_output(endpoint, out->output, sizeof out->output);
   if (status == ACCEL_OK) status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
   free(items[0].data);
@@ -215,7 +216,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
   *out = (bench_result){.rounds = params->rounds, .iters = params->iters};
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = make_lengths(params, out);
+  accel_status status = ACCEL_OK;
   for (uint32_t k = 0; k < params->rounds && status == ACCEL_OK; ++k) {
     out->round[k].latency_ms = calloc(params->iters, sizeof(double));
     if (!out->round[k].latency_ms) return ACCEL_ERROR_OUT_OF_MEMORY;

@@ -105,7 +105,7 @@ int cmd_bench(cli_run *run) {
   bench_params params = {.model = run->args[0],
                          .how = &how,
                          .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
-                         .seq = (uint32_t)cli_count(run, OPT_SEQ, 128),
+                         .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
                          .ragged = cli_flag(run, OPT_RAGGED),
                          .ragged_seed = (uint64_t)cli_count(run, OPT_RAGGED, 0),
                          .seed = (uint64_t)cli_count(run, OPT_SEED, 0),

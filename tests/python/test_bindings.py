@@ -260,6 +260,13 @@ class Registry(unittest.TestCase):
         self.assertGreater(len(amd), len(base))
         self.assertEqual(accel.get_dependencies("no/such-model"), [])
 
+    def test_additions(self):
+        entry = dict(accel.MODEL_REGISTRY["bert-base-uncased"], aliases=["bert-of-mine"], description="mine")
+        accel.MODEL_REGISTRY["me/bert"] = entry
+        self.assertEqual(accel.MODEL_REGISTRY["bert-of-mine"]["description"], "mine")
+        with self.assertRaises(accel.AccelError):
+            accel.MODEL_REGISTRY["me/other"] = {"family": "abacus"}
+
     def test_profiles(self):
         with accel.Context() as context:
             context.set_precision_profile("bert-base-uncased", "cpu", {"int4": True}, merge=True)

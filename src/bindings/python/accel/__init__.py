@@ -30,7 +30,7 @@ class ModelRegistry(MutableMapping[str, Dict[str, Any]]):
             raise KeyError(model) from None
 
     def __setitem__(self, model: str, entry: Dict[str, Any]) -> None:
-        default_context().registry_add({**entry, "model": model})
+        default_context().registry_add({**entry, "id": model})
 
     def __delitem__(self, model: str) -> None:
         raise TypeError("registry entries cannot be deleted")

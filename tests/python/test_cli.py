@@ -1,0 +1,537 @@
+"""The accel tool: options and their twins, inputs, outputs, exit codes, and every sub-command on small models.
+
+ACCEL_BUILD: the build tree; ACCEL_SOURCE: the source tree.
+"""
+import json
+import os
+import re
+import signal
+import sqlite3
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+ACCEL = os.path.join(BUILD, "bin", "accel")
+FIXTURES = os.path.join(ROOT, "tests", "fixtures")
+PIPELINES = os.path.join(FIXTURES, "pipelines")
+BERT = os.path.join(FIXTURES, "models", "bert")
+GOLDEN = os.path.join(BERT, "golden.BertModel.right.safetensors")
+COMMANDS = ["detect", "registry", "deps", "matrix", "test", "embed", "similarity", "classify", "tokens", "qa", "fill-mask", "run", "verify", "bench",
+            "tokenize", "help", "version"]
+# The tests' own settings must not reach the tool as twins of its options.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ACCEL_") or k in ("ACCEL_CACHE_DIR", "ACCEL_ISA")}
+
+
+def model(name):
+    return os.path.join(PIPELINES, name)
+
+
+def run(*arguments, stdin=None, environment=None, timeout=120):
+    return subprocess.run([ACCEL, *arguments], input=stdin, capture_output=True, text=True, timeout=timeout, env={**ENVIRONMENT, **(environment or {})})
+
+
+def read_safetensors(path):
+    """name -> (dtype, shape, bytes)"""
+    with open(path, "rb") as f:
+        (n,) = struct.unpack("<Q", f.read(8))
+        header, data = json.loads(f.read(n)), f.read()
+    return {k: (v["dtype"], v["shape"], data[slice(*v["data_offsets"])]) for k, v in header.items() if k != "__metadata__"}
+
+
+def write_safetensors(path, tensors, metadata=None):
+    header, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        work = tempfile.TemporaryDirectory()
+        self.addCleanup(work.cleanup)
+        self.work = work.name
+
+    def path(self, name, content=None):
+        path = os.path.join(self.work, name)
+        if content is not None:
+            with open(path, "wb" if isinstance(content, bytes) else "w") as f:
+                f.write(content)
+        return path
+
+    def good(self, *arguments, **options):
+        """Runs with --json; the parsed result."""
+        done = run(*arguments, "--json", **options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        self.assertEqual(result["schema"], f"accel.{arguments[0]}/1")
+        return result
+
+    def bad(self, code, pattern, *arguments, **options):
+        """Fails with this exit code and message; nothing on stdout."""
+        done = run(*arguments, **options)
+        self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+        self.assertRegex(done.stderr, pattern)
+
+
+class CommandLine(Case):
+    def test_usage_errors(self):
+        self.bad(2, "which sub-command")
+        self.bad(2, "unknown sub-command 'embd'; did you mean 'embed'", "embd")
+        self.bad(2, r"unknown sub-command 'xyzzy'\n", "xyzzy")
+        self.bad(2, "options come after", "--device", "cpu", "embed")
+        self.bad(2, "unknown option '--devcie'; did you mean --device", "embed", "m", "x", "--devcie", "cpu")
+        self.bad(2, "unknown option '-z'", "embed", "m", "x", "-z")
+        self.bad(2, "--golden is not an option of 'accel embed'", "embed", "m", "x", "--golden", "f")
+        self.bad(2, "--device needs a value", "embed", "m", "x", "--device")
+        self.bad(2, "--quiet takes no value", "embed", "m", "x", "--quiet=1")
+        self.bad(2, "--threads takes a whole number from 0 to 4096, not 'two'", "embed", "m", "x", "--threads", "two")
+        self.bad(2, "not '-1'", "embed", "m", "x", "--threads=-1")
+        self.bad(2, "not '99999999999999999999'", "embed", "m", "x", "--batch", "99999999999999999999")
+        self.bad(2, "--pooling takes one of mean.cls", "embed", "m", "x", "--pooling", "sum")
+        self.bad(2, "--dump-program takes one of", "run", "m", "--dump-program=pdf")
+        self.bad(2, "something is missing: accel embed MODEL", "embed")
+        self.bad(2, "'c' is one too many", "registry", "a", "c")
+        self.bad(2, "try: accel help bench", "bench")
+
+    def test_every_command_has_help(self):
+        overview = run("help").stdout
+        for name in COMMANDS:
+            self.assertRegex(overview, rf"(?m)^  {name} ")
+            text = run("help", name)
+            self.assertEqual((text.returncode, text.stderr), (0, ""))
+            self.assertEqual(text.stdout, run(name, "--help").stdout)
+            for flag in ("--device", "--precision", "--threads", "--batch", "--json", "--quiet", "--verbose"):
+                self.assertIn(flag, text.stdout)
+        self.assertEqual(run("--help").stdout, overview)
+        self.bad(2, "did you mean 'verify'", "help", "verfy")
+
+    def test_manual_and_completion(self):
+        manual, completion = run("help", "--man"), run("help", "--completion")
+        self.assertEqual((manual.returncode, completion.returncode), (0, 0))
+        self.assertTrue(manual.stdout.startswith(".TH ACCEL 1"))
+        for name in COMMANDS:
+            self.assertIn(f".SS accel {name} ", manual.stdout)
+            self.assertIn(f"    {name}) options=", completion.stdout)
+        with open(os.path.join(ROOT, "src", "cli", "options.def")) as f:
+            options = set(re.findall(r"(?m)^OPTION\(\w+, \"([\w-]+)\"", f.read()))
+        self.assertGreater(len(options), 50)
+        for name in options:
+            self.assertIn("\\-\\-" + name.replace("-", "\\-"), manual.stdout)
+            self.assertIn("--" + name, completion.stdout)
+        script = completion.stdout + "COMP_WORDS=(accel embed --pooling me); COMP_CWORD=3; _accel; echo \"${COMPREPLY[@]}\"\n"
+        script += "COMP_WORDS=(accel simil); COMP_CWORD=1; _accel; echo \"${COMPREPLY[@]}\"\n"
+        try:
+            done = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
+        except FileNotFoundError:
+            self.skipTest("no bash")
+        self.assertEqual(done.stdout, "mean mean_sqrt_len_tokens\nsimilarity\n", done.stderr)
+
+    def test_version(self):
+        self.assertRegex(run("--version").stdout, r"^accel \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.good("version")["version"], r"^\d+\.\d+\.\d+$")
+
+    def test_twins(self):
+        embed = ("embed", model("sentence"), "a cat")
+        told = self.good(*embed, environment={"ACCEL_DEVICE": "reference"})
+        self.assertEqual(told["device"], "reference")
+        told = self.good(*embed, "--device", "cpu", environment={"ACCEL_DEVICE": "reference"})
+        self.assertEqual(told["device"], "cpu")
+        self.assertEqual(self.good(*embed, environment={"ACCEL_DEVICE": ""})["wanted_device"], "auto")
+        self.bad(2, "ACCEL_THREADS takes a whole number", *embed, environment={"ACCEL_THREADS": "many"})
+        self.bad(2, "ACCEL_QUIET must be 1 or 0", *embed, environment={"ACCEL_QUIET": "maybe"})
+        quiet = run(*embed, "--device", "cpu", environment={"ACCEL_QUIET": "1"})
+        self.assertEqual(quiet.stderr, "")
+        self.assertIn('"schema"', run(*embed, environment={"ACCEL_JSON": "1"}).stdout)
+        self.assertNotIn('"schema"', run(*embed, environment={"ACCEL_JSON": "0"}).stdout)
+        plain = self.good("embed", model("base"), "a cat", environment={"ACCEL_MAX_LENGTH": "3"})
+        self.assertEqual((plain["tokens"], plain["truncated"]), (3, 1))
+
+    def test_streams(self):
+        loud = run("embed", model("sentence"), "a cat", "--device", "cpu")
+        self.assertRegex(loud.stderr, r"^accel: \S+sentence on cpu, fp32")
+        self.assertNotIn("accel:", loud.stdout)
+        self.assertEqual(run("embed", model("sentence"), "a cat", "--device", "cpu", "-q").stderr, "")
+        path = self.path("out.json")
+        done = run("embed", model("sentence"), "a cat", f"--json={path}")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        with open(path) as f:
+            self.assertEqual(json.load(f)["schema"], "accel.embed/1")
+        self.bad(1, "/no/such/dir/x", "embed", model("sentence"), "a cat", "--json=/no/such/dir/x")
+        self.assertEqual(run("version", "--json", "-").returncode, 0)
+
+    def test_full_disk(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full")
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([ACCEL, "help"], stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write", done.stderr)
+
+    def test_exit_codes(self):
+        self.bad(1, "no/such-model", "embed", "no/such-model", "x")
+        self.bad(4, "qualcomm", "embed", model("sentence"), "x", "--device", "qualcomm")
+        self.bad(2, "abacus", "embed", model("sentence"), "x", "--device", "abacus")
+        self.bad(3, "fp4", "embed", model("sentence"), "x", "--precision", "fp4", "--device", "cpu")
+        strange = self.path("strange")
+        os.mkdir(strange)
+        self.path("strange/config.json", json.dumps({"architectures": ["AbacusModel"], "model_type": "abacus"}))
+        self.bad(3, "AbacusModel", "embed", strange, "x")
+        self.path("strange/config.json", "{")
+        self.bad(1, "config.json", "embed", strange, "x")
+
+    def test_interrupt(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            process = subprocess.Popen([ACCEL, "bench", model("base"), "--device", "reference", "--iters", "1000000", "--batch", "64", "--seq", "40"],
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            process.stderr.readline()  # the line that tells where it runs: the model is loaded
+            time.sleep(0.3)
+            begin = time.monotonic()
+            process.send_signal(number)
+            out, errors = process.communicate(timeout=60)
+            self.assertLess(time.monotonic() - begin, 30)
+            self.assertEqual((process.returncode, out), (1, ""), errors)
+            self.assertRegex(errors, "cancel|stop")
+
+    def test_timeout(self):
+        begin = time.monotonic()
+        self.bad(1, "cancel|stop|time", "bench", model("base"), "--device", "reference", "--iters", "1000000", "--batch", "64", "--seq", "40", "--timeout", "1")
+        self.assertLess(time.monotonic() - begin, 30)
+
+
+class Inputs(Case):
+    def texts(self, *arguments, **options):
+        return self.good("tokenize", model("base"), *arguments, **options)["ids"]
+
+    def test_ways(self):
+        want = self.texts("the cat", "", "a dog")
+        self.assertEqual(len(want), 3)
+        self.assertEqual(self.texts("--input", self.path("t.json", json.dumps(["the cat", "", "a dog"]))), want)
+        self.assertEqual(self.texts("--input", self.path("o.json", json.dumps({"texts": ["the cat", "", "a dog"]}))), want)
+        self.assertEqual(self.texts("--input", self.path("t.txt", "the cat\n\na dog\n")), want)
+        self.assertEqual(self.texts("--input", self.path("w.txt", "\ufeffthe cat\r\n\r\na dog")), want)
+        self.assertEqual(self.texts("--input", "-", stdin="the cat\n\na dog\n"), want)
+        done = run("tokenize", "--json", model("base"), "--", "the cat", "", "a dog", "--json")
+        self.assertEqual(len(json.loads(done.stdout)["ids"]), 4)
+        many = ["the cat %d" % i for i in range(3000)]
+        self.assertEqual(len(self.texts("--input", self.path("many.json", json.dumps(many)))), 3000)
+
+    def test_refused(self):
+        tokenize = ("tokenize", model("base"))
+        self.bad(2, "no texts", *tokenize)
+        self.bad(2, "not both", *tokenize, "x", "--input", "f.txt")
+        self.bad(2, "holds no texts", *tokenize, "--input", self.path("e.json", "[]"))
+        self.bad(2, "holds no texts", *tokenize, "--input", self.path("e.txt", ""))
+        self.bad(1, "no-such-file.txt: No such file", *tokenize, "--input", self.path("no-such-file.txt"))
+        self.bad(1, "is a directory", *tokenize, "--input", self.work)
+        self.bad(1, r"bad.json: not valid JSON at line 2, column \d+", *tokenize, "--input", self.path("bad.json", '["a",\n "b" "c"]'))
+        self.bad(1, "not valid JSON", *tokenize, "--input", self.path("cut.json", '["a'))
+        self.bad(1, "not valid JSON", *tokenize, "--input", self.path("deep.json", "[" * 100000))
+        self.bad(1, "expected an array of strings", *tokenize, "--input", self.path("n.json", "7"))
+        self.bad(1, "entry 1 is no string", *tokenize, "--input", self.path("m.json", '["a", 7]'))
+        self.bad(1, "entry 0: field 'text' is missing", *tokenize, "--input", self.path("f.json", '[{"txt": "a"}]'))
+        self.bad(1, r"\\u0000", *tokenize, "--input", self.path("z.json", '["a\\u0000b"]'))
+        self.assertEqual(self.texts("--input", self.path("b.json", '["a\\\\u0000b"]')), self.texts("a\\u0000b"))
+        self.bad(1, "byte 1 is NUL", *tokenize, "--input", self.path("z.txt", b"a\0b\n"))
+        if os.geteuid():
+            secret = self.path("secret.txt", "a")
+            os.chmod(secret, 0)
+            self.bad(1, "Permission denied", *tokenize, "--input", secret)
+
+
+class Tasks(Case):
+    @classmethod
+    def setUpClass(cls):
+        with open(os.path.join(PIPELINES, "goldens.json"), encoding="utf-8") as f:
+            cls.goldens = json.load(f)
+
+    def golden(self, task, **match):
+        return next(g for g in self.goldens if g["task"] == task and all(g[k] == v for k, v in match.items()))
+
+    def near(self, got, want):
+        self.assertEqual(len(got), len(want))
+        for g, w in zip(got, want):
+            self.assertLessEqual(abs(g - w), 1e-5)
+
+    def test_embed(self):
+        g = self.golden("sentence")
+        found = self.good("embed", model("sentence"), "--input", self.path("t.json", json.dumps(g["inputs"])), "--device", "cpu")
+        self.assertEqual((found["dim"], found["device"], found["precision"], found["implementation_type"], found["per_token"]),
+                         (24, "cpu", "fp32", "CPU", False))
+        for got, want in zip(found["embeddings"], g["output"]):
+            self.near(got, want)
+        table = run("embed", model("sentence"), "the cat", "a dog", "--similarity")
+        self.assertIn("... 24 values]", table.stdout)
+        self.assertRegex(table.stdout, r"1\s+1\.0000\s+\S+\s+the cat")
+
+    def test_embed_per_token(self):
+        found = self.good("embed", model("base"), "the cat", "a")
+        self.assertTrue(found["per_token"])
+        self.assertEqual([len(rows) for rows in found["embeddings"]], [4, 3])
+        pooled = self.good("embed", model("base"), "the cat", "--pooling", "mean", "--normalize", "no")["embeddings"][0]
+        self.near(pooled, [sum(c) / 4 for c in zip(*found["embeddings"][0])])
+        self.bad(2, "choose a --pooling", "embed", model("base"), "a", "b", "--similarity")
+
+    def test_embed_output(self):
+        path = self.path("out.safetensors")
+        found = self.good("embed", model("sentence"), "the cat", "a dog", "--output", path)
+        dtype, shape, data = read_safetensors(path)["embeddings"]
+        self.assertEqual((dtype, shape), ("F32", [2, 24]))
+        flat = [v for row in found["embeddings"] for v in row]
+        self.assertEqual(struct.pack("<48f", *flat), data)  # no digit lost on the way through JSON
+
+    def test_similarity(self):
+        found = self.good("similarity", model("sentence"), "the cat", "a dog", "the cat")
+        matrix = found["similarity"]
+        self.assertEqual(found["texts"], ["the cat", "a dog", "the cat"])
+        self.assertAlmostEqual(matrix[0][2], 1, 6)
+        self.assertEqual(matrix[0][1], matrix[1][0])
+        self.bad(2, "two or more", "similarity", model("sentence"), "alone")
+        self.assertRegex(run("similarity", model("base"), "a", "b").stderr, "mean of the tokens")
+
+    def test_classify(self):
+        g = self.golden("text-classification", call={"top_k": None}, model="classify")
+        found = self.good("classify", model("classify"), "--input", self.path("t.json", json.dumps(g["inputs"])), "--top-k", "0")["results"]
+        for got, want in zip(found, g["output"]):
+            self.assertEqual([s["label"] for s in got], [s["label"] for s in want])
+            self.near([s["score"] for s in got], [s["score"] for s in want])
+        pair = self.golden("text-classification", inputs={"text": "Ada lives in London.", "text_pair": "the old cat sat on the mat"})
+        entry = self.path("p.json", json.dumps([pair["inputs"]]))
+        for arguments in (("--input", entry), (pair["inputs"]["text"], "--pair", pair["inputs"]["text_pair"])):
+            (one,) = self.good("classify", model("classify"), *arguments)["results"]
+            self.assertEqual(one[0]["label"], pair["output"]["label"])
+            self.near([one[0]["score"]], [pair["output"]["score"]])
+        self.assertIn(pair["output"]["label"], run("classify", model("classify"), "--input", entry).stdout)
+
+    def test_tokens(self):
+        g = self.golden("token-classification", options={"aggregation_strategy": "first"})
+        found = self.good("tokens", model("tokens"), "--input", self.path("t.json", json.dumps(g["inputs"])), "--aggregation", "first")["results"]
+        for got, want in zip(found, g["output"]):
+            self.assertEqual([{k: v for k, v in e.items() if k != "score"} for e in got], [{k: v for k, v in e.items() if k != "score"} for e in want])
+        g = self.golden("ner")
+        (got,) = self.good("tokens", model("tokens"), g["inputs"])["results"]
+        self.assertEqual([set(e) for e in got], [{"entity", "score", "index", "word", "start", "end"}] * len(g["output"]))
+        self.assertGreater(len(self.good("tokens", model("tokens"), g["inputs"], "--ignore-labels", "none")["results"][0]), len(got) - 1)
+        self.assertIn(got[0]["word"], run("tokens", model("tokens"), g["inputs"]).stdout)
+
+    def test_qa(self):
+        question, context = "Where does Ada live?", "Ada lives in London. The cat sat on the mat."
+        (rows,) = self.good("qa", model("qa"), question, context, "--top-k", "2")["results"]
+        self.assertEqual(len(rows), 2)
+        for row in rows:
+            self.assertEqual(row["answer"], context[row["start"]:row["end"]])
+        file = self.path("c.txt", context)
+        self.assertEqual(self.good("qa", model("qa"), question, "--context-file", file, "--top-k", "2")["results"], [rows])
+        entry = self.path("q.json", json.dumps([{"question": question, "context": context}]))
+        self.assertEqual(self.good("qa", model("qa"), "--input", entry, "--top-k", "2")["results"], [rows])
+        self.bad(2, "context", "qa", model("qa"), question)
+        self.bad(1, "field 'context' is missing", "qa", model("qa"), "--input", self.path("q2.json", '[{"question": "x"}]'))
+        self.bad(2, "no question", "qa", model("qa"))
+
+    def test_fill_mask(self):
+        g = self.golden("fill-mask", inputs="[MASK] cat [MASK]")
+        found = self.good("fill-mask", model("mask"), g["inputs"], "--top-k", "3")["results"]
+        self.assertEqual([f["text"] for f in found], [0, 0])
+        for got, want in zip(found, g["output"]):
+            self.assertEqual([(f["token"], f["token_str"], f["sequence"]) for f in got["fills"]], [(f["token"], f["token_str"], f["sequence"]) for f in want])
+        (one,) = self.good("fill-mask", model("mask"), "the [MASK] sat", "--targets", "cat,dog")["results"]
+        self.assertEqual({f["token_str"] for f in one["fills"]}, {"cat", "dog"})
+        self.bad(2, "mask", "fill-mask", model("mask"), "no gap here")
+
+    def test_wrong_head(self):
+        self.bad(3, "classif", "classify", model("base"), "x")
+
+    def test_tokenize(self):
+        found = self.good("tokenize", model("base"), "the cat sat", "naïve")
+        self.assertEqual(len(found["ids"]), 2)
+        self.assertEqual(set(found), {"schema", "ids"})
+        bare = self.good("tokenize", model("base"), "the cat sat", "--no-special")["ids"]
+        self.assertEqual(bare[0], found["ids"][0][1:-1])
+        loud = self.good("tokenize", model("base"), "the cat sat", "--verbose")
+        self.assertEqual(loud["tokens"], [["[CLS]", "the", "cat", "sat", "[SEP]"]])
+        self.assertEqual(loud["offsets"], [[[0, 0], [0, 3], [4, 7], [8, 11], [0, 0]]])
+        ids = self.path("ids.json", json.dumps(found["ids"]))
+        self.assertEqual(self.good("tokenize", model("base"), "--decode", ids)["texts"], ["the cat sat", "naive"])
+        self.assertEqual(self.good("tokenize", os.path.join(model("base"), "tokenizer.json"), "--decode", ids, "--keep-special")["texts"][0],
+                         "[CLS] the cat sat [SEP]")
+        self.assertEqual(self.good("tokenize", model("base"), "--decode", self.path("one.json", json.dumps(found)))["texts"], ["the cat sat", "naive"])
+        self.assertEqual(self.good("tokenize", model("base"), "--decode", self.path("flat.json", json.dumps(bare[0])))["texts"], ["the cat sat"])
+        self.bad(1, "no token id", "tokenize", model("base"), "--decode", self.path("x.json", "[1, 2.5]"))
+        self.bad(2, "takes no texts", "tokenize", model("base"), "x", "--decode", ids)
+
+
+class Inside(Case):
+    def tensors(self):
+        path = self.path("in.safetensors")
+        write_safetensors(path, {"input_ids": ("I64", [2, 3], struct.pack("<6q", 2, 10, 3, 2, 3, 0)),
+                                 "attention_mask": ("I64", [2, 3], struct.pack("<6q", 1, 1, 1, 1, 1, 0))})
+        return path
+
+    def test_run(self):
+        out = self.path("out.safetensors")
+        found = self.good("run", model("base"), "--input", self.tensors(), "--output", out)
+        self.assertEqual([(o["name"], o["dtype"], o["shape"]) for o in found["outputs"]],
+                         [("last_hidden_state", "float32", [2, 3, 24]), ("pooler_output", "float32", [2, 24])])
+        written = read_safetensors(out)
+        inline = self.good("run", model("base"), "--input", self.tensors(), "--outputs", "pooler_output")["outputs"]
+        self.assertEqual([o["name"] for o in inline], ["pooler_output"])
+        self.assertEqual(struct.pack("<48f", *inline[0]["data"]), written["pooler_output"][2])
+        self.assertEqual(written["last_hidden_state"][2][-96:], bytes(96))  # the padded row
+        self.assertRegex(run("run", model("base"), "--input", self.tensors()).stdout, r"pooler_output\s+float32\s+\[2, 24\]")
+        self.bad(2, "no tensors", "run", model("base"))
+        self.bad(1, "nothing.safetensors", "run", model("base"), "--input", self.path("nothing.safetensors"))
+        self.bad(1, "short.safetensors", "run", model("base"), "--input", self.path("short.safetensors", b"\x08\0\0"))
+        self.bad(2, "no_such_output", "run", model("base"), "--input", self.tensors(), "--outputs", "no_such_output")
+        self.bad(1, "/no/such/dir", "run", model("base"), "--input", self.tensors(), "--output", "/no/such/dir/out.safetensors")
+
+    def test_dump_program(self):
+        self.assertTrue(run("run", model("base"), "--dump-program").stdout.startswith("program BertModel"))
+        self.assertIn("digraph", run("run", model("base"), "--dump-program", "dot").stdout)
+        self.assertIn("digraph", run("run", "--dump-program=dot", model("base")).stdout)
+
+    def test_verify(self):
+        found = self.good("verify", BERT, "--golden", GOLDEN, "--device", "cpu")
+        self.assertTrue(found["pass"])
+        self.assertEqual((found["architecture"], found["device"], found["precision"]), ("BertModel", "cpu", "fp32"))
+        for output in found["outputs"]:
+            self.assertTrue({"name", "max_abs", "max_rel", "cosine", "pass"} <= set(output))
+        tensors = read_safetensors(GOLDEN)
+        name = "out.last_hidden_state"
+        dtype, shape, data = tensors[name]
+        wrong = {**tensors, name: (dtype, shape, struct.pack("<f", struct.unpack("<f", data[:4])[0] + 1) + data[4:])}
+        write_safetensors(self.path("wrong.safetensors"), wrong, {"mode": "forward"})
+        done = run("verify", BERT, "--golden", self.path("wrong.safetensors"), "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["pass"]), (6, False))
+        self.assertEqual(run("verify", BERT, "--golden", self.path("wrong.safetensors")).returncode, 6)
+        write_safetensors(self.path("field.safetensors"), {**tensors, "out.no_such_field": tensors[name]}, {"mode": "forward"})
+        self.bad(2, "no_such_field", "verify", BERT, "--golden", self.path("field.safetensors"), "--json")
+        self.bad(2, "--golden FILE.safetensors is missing", "verify", BERT)
+        self.bad(1, "absent.safetensors", "verify", BERT, "--golden", self.path("absent.safetensors"))
+
+    def test_verify_list(self):
+        tensors = read_safetensors(GOLDEN)
+        name = "out.pooler_output"
+        dtype, shape, data = tensors[name]
+        write_safetensors(self.path("wrong.safetensors"), {**tensors, name: (dtype, shape, bytes(len(data) - 4) + struct.pack("<f", 9))}, {"mode": "forward"})
+        masked = os.path.join(BERT, "golden.BertForMaskedLM.right.safetensors")
+        lines = [f"{BERT} {GOLDEN}", "# a remark", "", f"{BERT}\t{GOLDEN}\treference\tfp32", f"{BERT} {masked} cpu - BertForMaskedLM"]
+        done = run("verify", "--list", self.path("good.list", "\n".join(lines)), "--json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        reports = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([(r["schema"], r["pass"], r["golden"]) for r in reports],
+                         [("accel.verify/1", True, GOLDEN), ("accel.verify/1", True, GOLDEN), ("accel.verify/1", True, masked)])
+        self.assertEqual([(r["device"], r["architecture"]) for r in reports[1:]], [("reference", "BertModel"), ("cpu", "BertForMaskedLM")])
+        lines += [f"{self.path('absent')} {GOLDEN}", f"{BERT} {self.path('wrong.safetensors')}"]
+        done = run("verify", "--list", "-", "--json", stdin="\n".join(lines))
+        reports = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual((done.returncode, [r["pass"] for r in reports]), (6, [True, True, True, False, False]))
+        self.assertIn("absent", reports[3]["error"])
+        self.assertIn("3 of 5 passed", done.stderr)
+        done = run("verify", BERT, "--list", self.path("short.list", GOLDEN + "\n"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.bad(2, "names no golden file", "verify", "--list", self.path("empty.list", "\n# nothing\n"))
+        self.bad(2, "line 1: expected MODEL GOLDEN", "verify", "--list", self.path("bad.list", "only-one-word\n"))
+        self.bad(2, "not both", "verify", "--list", "x", "--golden", "y")
+
+    def test_bench(self):
+        db = self.path("results.sqlite")
+        found = self.good("bench", model("base"), "--task", "encode", "--device", "cpu", "--precision", "fp32", "--batch", "3", "--seq", "7", "--threads", "1",
+                          "--iters", "4", "--rounds", "2", "--db", db)
+        for key in ("load_ms", "latency_ms", "items_per_s", "prefill_tokens_per_s", "peak_rss_bytes", "device_peak_bytes", "device", "driver", "precision", "threads"):
+            self.assertIn(key, found)
+        self.assertEqual((found["batch"], found["lengths"], found["tokens"], found["threads"], found["output"]), (3, [7, 7, 7], 21, 1, "last_hidden_state"))
+        self.assertEqual(len(found["latency_ms"]), 8)
+        self.assertTrue(all(ms > 0 for ms in found["latency_ms"]) and found["load_ms"] > 0 and found["peak_rss_bytes"] > 1 << 20)
+        self.assertAlmostEqual(found["items_per_s"], 3000 / found["median_ms"], 6)
+        ragged = self.good("bench", model("base"), "--lengths", "5,12,9", "--iters", "1", "--db", db)
+        self.assertEqual((ragged["lengths"], ragged["tokens"]), ([5, 12, 9], 26))
+        drawn = [self.good("bench", model("base"), "--ragged", "3", "--batch", "6", "--seq", "30", "--iters", "1")["lengths"] for _ in range(2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertTrue(len(set(drawn[0])) > 1 and all(5 <= n <= 30 for n in drawn[0]))
+        with sqlite3.connect(db) as file:
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (1,))
+            self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
+            rows = file.execute("SELECT measured, batch, lengths, threads, median_ms FROM run ORDER BY id").fetchall()
+            self.assertEqual([r[:3] for r in rows], [(1, 3, "7,7,7"), (1, 3, "5,12,9")])
+            self.assertEqual(rows[0][4], found["median_ms"])
+            self.assertEqual(file.execute("SELECT count(*) FROM latency WHERE run = 1").fetchone(), (8,))
+            with self.assertRaises(sqlite3.IntegrityError):
+                file.execute("UPDATE run SET measured = NULL")
+        file.close()
+        self.bad(1, "not a database|not an SQLite", "bench", model("base"), "--iters", "1", "--db", self.path("text.sqlite", "hello " * 200))
+        self.bad(2, "--lengths", "bench", model("base"), "--lengths", "5,x")
+        self.bad(2, "not both", "bench", model("base"), "--lengths", "5", "--ragged", "1")
+        self.assertIn("tokens", run("bench", model("base"), "--iters", "1").stdout)
+
+    def test_peers_form(self):
+        """The very words that outside harnesses use."""
+        done = run("bench", model("base"), "--task", "encode", "--device", "cpu", "--precision", "fp32", "--batch", "1", "--seq", "16", "--threads", "1",
+                   "--json", "-", "--iters", "3")
+        self.assertEqual(len(json.loads(done.stdout)["latency_ms"]), 3)
+
+    def test_test(self):
+        found = self.good("test", model("base"), "--hardware", "cpu,qualcomm", "--precisions", "fp32")
+        self.assertEqual(found["results"]["cpu_fp32_test"], "Success")
+        self.assertEqual(set(found["results"]), {"cpu_test", "cpu_fp32_test", "qualcomm_test", "qualcomm_fp32_test"})
+        (record,) = found["records"]
+        self.assertEqual((record["platform"], record["passed"], record["weights"]), ("cpu (FP32)", True, "local"))
+        self.assertIn("cpu (FP32)", run("test", model("base"), "--hardware", "cpu", "--precisions", "fp32").stdout)
+
+
+class Knowledge(Case):
+    def test_detect(self):
+        found = self.good("detect")
+        for key in ("cpu", "cuda", "cuda_version", "cuda_devices", "mps", "openvino", "qualcomm", "amd", "amd_version", "amd_devices", "devices", "plugins"):
+            self.assertIn(key, found)
+        table = run("detect")
+        self.assertEqual(table.returncode, 0)
+        for name in ("cpu", "cuda", "rocm", "opencl", "vulkan", "openvino", "apple", "qualcomm", "webgpu", "webnn"):
+            self.assertRegex(table.stdout, rf"(?m)^{name}(:\d+)?\s+(yes|no)\b")
+        self.assertIn("why not, and what to do", table.stdout)
+        loud = run("detect", "--verbose").stdout
+        self.assertIn("libaccel_cpu.so", loud)
+        self.assertIn("HIP_VISIBLE_DEVICES", loud)
+
+    def test_registry(self):
+        models = self.good("registry")["models"]
+        self.assertGreater(len(models), 40)
+        amd = self.good("registry", "--hardware", "amd", "--precision", "fp16", "--family", "bert")["models"]
+        self.assertTrue(amd and set(amd) < set(models))
+        self.assertTrue(self.good("registry", "--search", "MiniLM")["models"])
+        entry = self.good("registry", "bert-base-uncased")["entry"]
+        self.assertEqual((entry["id"], entry["embedding_dim"]), ("google-bert/bert-base-uncased", 768))
+        self.assertIn("google-bert/bert-base-uncased", run("registry", "bert-base-uncased").stdout)
+        self.bad(3, "no/such-model", "registry", "no/such-model")
+        self.bad(2, "abacus", "registry", "--hardware", "abacus")
+
+    def test_deps(self):
+        base = self.good("deps", "bert-base-uncased")["dependencies"]
+        amd = self.good("deps", "bert-base-uncased", "--hardware", "rocm", "--precision", "fp16")["dependencies"]
+        self.assertEqual(amd[:len(base)], base)
+        self.assertGreater(len(amd), len(base))
+        self.assertEqual(run("deps", "bert-base-uncased").stdout.splitlines(), base)
+        self.bad(3, "no/such-model", "deps", "no/such-model")
+
+    def test_matrix(self):
+        (entry,) = self.good("matrix", model("base"))["models"]
+        self.assertEqual(entry["capable"]["cpu"]["fp32"]["answer"], "native")
+        table = run("matrix", model("base")).stdout
+        self.assertRegex(table, r"listed +cpu +yes")
+        self.assertRegex(table, r"capable here +cpu +native")
+
+    def test_own_registry(self):
+        entry = dict(self.good("registry", "bert-base-uncased")["entry"], id="me/mine", aliases=["mine"], description="mine")
+        path = self.path("mine.json", json.dumps({"models": [entry]}))
+        self.assertEqual(self.good("registry", "me/mine", "--registry", path)["entry"]["description"], "mine")
+        self.bad(1, "broken.json", "registry", "me/mine", "--registry", self.path("broken.json", "{"))
+
+
+if __name__ == "__main__":
+    unittest.main()
