@@ -35,7 +35,6 @@ typedef struct cpu_weight {
 typedef struct cpu_self {
   const accel_plugin_program *program;
   cpu_kernels kernels;
-  int64_t cache_floats; /* cpu_gemm.cache_floats */
   cpu_weight *weight;   /* [n_weight] */
   cpu_linear *linear;
   uint32_t n_linear;
@@ -55,8 +54,6 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, c
 
 int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n, accel_plugin_error *error);
 int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
-/* Floats of x that a linear keeps in the second-level cache while it goes through the panels: half of that cache. */
-int64_t cpu_cache_floats(void);
 
 /* ---- launches ---- */
 

@@ -60,13 +60,3 @@ int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
 }
-
-int64_t cpu_cache_floats(void) {
-  long bytes = -1;
-#if defined(_SC_LEVEL2_CACHE_SIZE)
-  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-#endif
-  if (bytes < 1 << 18) bytes = 1 << 18;
-  if (bytes > 1 << 21) bytes = 1 << 21;
-  return bytes / 2 / (long)sizeof(float);
-}

@@ -16,25 +16,26 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
          cpu_share(j->panels, p + 1, j->panel_groups));
 }
 
-/* A grid of tasks: rows are cut where x would leave the cache anyway, panels so that every worker gets the same number of equal parts. */
+/* A grid of tasks: panels are cut so that every worker gets the same number, then rows, but not below a few register tiles. */
 static void split(job *j, const kit_launch *l) {
   const double gflops = 50; /* of one core, at least: decides only what is too small to split */
-  uint32_t workers = cpu_workers(l);
+  const uint32_t workers = cpu_workers(l);
+  const int64_t tall = 4 * 14; /* rows a panel is worth fetching for */
   double cost = 2.0 * (double)j->rows * (double)j->g.n * (double)j->g.k / gflops; /* ns */
-  int64_t block = j->g.cache_floats / (j->g.k ? j->g.k : 1);
-  if (block < 64) block = 64;
-  j->row_blocks = (uint32_t)((j->rows + block - 1) / block);
-  j->panel_groups = 1;
+  j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, cost / (double)(j->rows * j->panels)) < 2) return;
-  uint32_t parts = cost > 1e6 * workers ? 4 : 1; /* uneven machines: a worker that is held up leaves its share to others */
-  uint32_t wanted = parts * workers, groups = (wanted + j->row_blocks - 1) / j->row_blocks;
-  groups = (groups + workers - 1) / workers * workers;
-  if ((int64_t)groups > j->panels) {
-    groups = (uint32_t)j->panels;
-    uint32_t blocks = (wanted + groups - 1) / groups;
-    if (blocks > j->row_blocks) j->row_blocks = (int64_t)blocks < j->rows ? blocks : (uint32_t)j->rows;
+  uint32_t wanted = (cost > 1e6 * workers ? 4 : 1) * workers; /* several each: a worker that is held up leaves its share to others */
+  int64_t groups = j->panels < workers ? j->panels : workers, blocks = (wanted + groups - 1) / groups;
+  if (blocks > j->rows / tall) blocks = j->rows / tall;
+  if (blocks < 1) blocks = 1;
+  groups = (wanted + blocks - 1) / blocks;
+  if (groups > j->panels) { /* a narrow result: rows after all */
+    groups = j->panels;
+    blocks = (wanted + groups - 1) / groups;
+    if (blocks > j->rows) blocks = j->rows;
   }
-  j->panel_groups = groups;
+  j->row_blocks = (uint32_t)blocks;
+  j->panel_groups = (uint32_t)groups;
 }
 
 int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -45,7 +46,7 @@ int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_e
   job j = {.run = s->kernels.gemm, .rows = kit_row_count(out), .panels = w->panels};
   if (!out->elements) return ACCEL_PLUGIN_OK;
   j.g = (cpu_gemm){.n = w->n, .k = w->k, .x = kit_f32(x), .ldx = x->row_stride, .w = w->packed, .y = kit_f32(out), .ldy = w->n, .bias = bias,
-                   .residual = kit_f32(residual), .ldr = w->n, .glu = w->glu != ACCEL_PLUGIN_GLU_NONE, .cache_floats = s->cache_floats};
+                   .residual = kit_f32(residual), .ldr = w->n, .glu = w->glu != ACCEL_PLUGIN_GLU_NONE};
   j.g.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.g.alpha = kit_act_alpha(l->node, j.g.act);
   switch (w->glu) {

@@ -259,7 +259,6 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   if (!s) return kit_no_memory(error, sizeof *s);
   *self = s;
   s->program = open->program;
-  s->cache_floats = cpu_cache_floats();
   cpu_kernels_of(isa, &s->kernels);
   return load(s, host, error);
 }

@@ -108,7 +108,7 @@ static linear make_linear(int64_t m, int64_t n, int64_t k, int act, bool glu, bo
 
 static cpu_gemm gemm_of(const linear *t, float *y) {
   return (cpu_gemm){.n = t->n, .k = t->k, .x = t->x, .ldx = t->ldx, .w = t->packed, .y = y, .ldy = t->n, .bias = t->bias, .bias_gate = t->bias_gate,
-                    .residual = t->residual, .ldr = t->n, .act = t->act, .glu = t->glu, .alpha = 1.702f, .cache_floats = 4096};
+                    .residual = t->residual, .ldr = t->n, .act = t->act, .glu = t->glu, .alpha = 1.702f};
 }
 
 static double expected(const linear *t, int64_t i, int64_t j) {

@@ -30,7 +30,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
   for (int64_t p = first; p < last; p++)
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
-      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, GEMM_COLS, 0, c + i * ldc + p * GEMM_COLS, ldc);
+      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, 0, c + i * ldc + p * GEMM_COLS, ldc, b, 0);
     }
 }
 
@@ -38,7 +38,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
 typedef struct block {
   const cpu_attention *a;
   float *k, *v, *score, *position, *key_side; /* in the workspace */
-  int64_t ldv, lds;
+  int64_t lds;
   int64_t row, rows, low, high; /* query rows; keys that any of them sees */
 } block;
 
@@ -127,7 +127,8 @@ static void values(const block *b, const float *inverse) {
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](b->high - b->low, b->score + i * b->lds + b->low, b->lds, b->v + b->low * b->ldv + d, b->ldv, 0, tile, GEMM_COLS);
+      micro_of_rows[n](b->high - b->low, b->score + i * b->lds + b->low, b->lds, b->v + d * a->keys + b->low * GEMM_COLS, 0, tile,
+                      GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V)
           v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(v_load(tile + r * GEMM_COLS + j), v_set(inverse[r + i])), a->dv - d - j);
@@ -168,10 +169,10 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
   }
   for (int64_t j = 0; j < a->keys; j += GEMM_COLS) pack_columns(a->k + j * a->ldk, a->ldk, a->keys - j, a->dk, b.k + j * a->dk);
   b.v = workspace + plan.v;
-  b.ldv = plan.columns;
-  for (int64_t j = 0; j < a->keys; j++)
-    for (int64_t d = 0; d < b.ldv; d += V)
-      v_store(b.v + j * b.ldv + d, d < a->dv ? v_loadn(a->v + j * a->ldv + d, a->dv - d) : v_zero());
+  for (int64_t d = 0; d < plan.columns; d += GEMM_COLS) /* panels [keys][GEMM_COLS] */
+    for (int64_t j = 0; j < a->keys; j++)
+      for (int64_t c = d; c < d + GEMM_COLS; c += V)
+        v_store(b.v + d * a->keys + j * GEMM_COLS + c - d, c < a->dv ? v_loadn(a->v + j * a->ldv + c, a->dv - c) : v_zero());
   b.position = workspace + plan.position;
   for (int64_t j = 0; a->key_position && j < plan.keys; j++) b.position[j] = j < a->keys ? (float)a->key_position[j] : 0.0f;
   b.key_side = workspace + plan.key_side;

@@ -30,7 +30,6 @@ typedef struct cpu_gemm {
   int64_t ldr;
   int32_t act, glu;
   float alpha;
-  int64_t cache_floats; /* part of x that should stay in the second-level cache */
 } cpu_gemm;
 /* Rows [row, row_end) and panels [panel, panel_end) of the result. */
 typedef void cpu_gemm_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);

@@ -7,39 +7,61 @@
 
 #define GEMM_COLS (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
-enum { MICRO_PREFETCH = 12 }; /* steps of k ahead that b is asked for: beyond what the processor fetches by itself across pages */
+/* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
+#define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
+enum { MICRO_STEPS = 4 }; /* of k in one round of the loop: what is not a multiply-add takes their ports */
 
-/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * ldb.  c: rows at stride ldc, panels side by side. */
-V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel,
-                    float *c, int64_t ldc) {
+/* Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
+/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side. */
+V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
+                    const float *ahead, int64_t ahead_step) {
   vf sum[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_zero();
   }
-  for (int64_t k = 0; k < k_count; k++) {
-    vf x[GEMM_ROWS * GEMM_VECS];
-    MICRO_UNROLL for (int p = 0; p < panels; p++) {
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) x[p * GEMM_VECS + j] = v_load(b + p * panel + j * V);
-      v_prefetch(b + p * panel + MICRO_PREFETCH * ldb);
-      if (GEMM_COLS > 16) v_prefetch(b + p * panel + MICRO_PREFETCH * ldb + 16);
+  const float *x[4] = {a, a + 4 * lda, a + 8 * lda, a + 12 * lda}; /* every fourth row; the others at 1, 2, 3 times lda */
+  int64_t lda3 = 3 * lda, k = 0;
+#define MICRO_STEP(u)                                                                                                                   \
+  {                                                                                                                                     \
+    vf y[GEMM_ROWS * GEMM_VECS];                                                                                                        \
+    MICRO_UNROLL for (int p = 0; p < panels; p++) {                                                                                     \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) y[p * GEMM_VECS + j] = v_load(b + p * panel + (u) * GEMM_COLS + j * V);          \
+    }                                                                                                                                   \
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                                                       \
+      vf w = v_set(x[i / 4][(i % 4 == 3 ? lda3 : i % 4 * lda) + (u)]);                                                                  \
+      MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_fma(w, y[j], sum[i][j]);                                  \
+    }                                                                                                                                   \
+  }
+  for (; k + MICRO_STEPS <= k_count; k += MICRO_STEPS) {
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) MICRO_KEEP(x[i]);
+    MICRO_KEEP(lda3);
+    v_prefetch_far(ahead);
+    v_prefetch_far(ahead + 16);
+    if (ahead_step > 32) {
+      MICRO_UNROLL for (int i = 2; i < MICRO_STEPS * GEMM_COLS / 16; i++) v_prefetch_far(ahead + 16 * i);
     }
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {
-      vf w = v_set(a[i * lda + k]);
-      MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_fma(w, x[j], sum[i][j]);
-    }
-    b += ldb;
+    ahead += ahead_step;
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) MICRO_STEP(u)
+    b += MICRO_STEPS * GEMM_COLS;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) x[i] += MICRO_STEPS;
+  }
+  for (; k < k_count; k++) {
+    MICRO_STEP(0)
+    b += GEMM_COLS;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) x[i]++;
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) v_store(c + i * ldc + j * V, sum[i][j]);
   }
 }
 
-typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel, float *c, int64_t ldc);
+typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
+                         const float *ahead, int64_t ahead_step);
 
-#define MICRO(rows, panels)                                                                                                                \
-  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t ldb, int64_t panel, float *c, \
-                                      int64_t ldc) {                                                                                       \
-    micro(rows, panels, k_count, a, lda, b, ldb, panel, c, ldc);                                                                           \
+#define MICRO(rows, panels)                                                                                                              \
+  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc, \
+                                      const float *ahead, int64_t ahead_step) {                                                          \
+    micro(rows, panels, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                                           \
   }
 MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
 #if GEMM_ROWS >= 6

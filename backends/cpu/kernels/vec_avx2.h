@@ -75,6 +75,8 @@ V_INLINE float v_largest(vf x) {
   s = _mm_max_ps(s, _mm_movehl_ps(s, s));
   return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
+/* Into the second-level cache. */
+V_INLINE void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 /* Eight rows of eight: x[i] holds row i, becomes column i. */

@@ -55,6 +55,8 @@ V_INLINE vf v_frexp(vf x, vf *exponent) {
 V_INLINE float v_sum(vf x) { return _mm512_reduce_add_ps(x); }
 /* Largest element; what it answers when one is NaN is not defined. */
 V_INLINE float v_largest(vf x) { return _mm512_reduce_max_ps(x); }
+/* Into the second-level cache. */
+V_INLINE void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
 /* Sixteen rows of sixteen: x[i] holds row i, becomes column i. */

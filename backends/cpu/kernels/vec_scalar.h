@@ -80,6 +80,8 @@ V_INLINE float v_largest(vf x) {
   float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
   return a > b ? a : b;
 }
+/* Into the second-level cache. */
+V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
 
 /* Four rows of four: x[i] holds row i, becomes column i. */
