@@ -10,9 +10,13 @@ static int find(const accel__registry_alias *list, uint32_t n, const char *alias
   return -1;
 }
 
-int accel__registry_hardware_index(const char *alias) { return find(accel__hardware_aliases, accel__hardware_alias_count, alias); }
+int accel__registry_hardware_index(const char *alias) {
+  return find(accel__hardware_aliases, accel__hardware_alias_count, alias);
+}
 
-int accel__registry_precision_index(const char *alias) { return find(accel__precision_aliases, accel__precision_alias_count, alias); }
+int accel__registry_precision_index(const char *alias) {
+  return find(accel__precision_aliases, accel__precision_alias_count, alias);
+}
 
 const char *accel__registry_hardware_name(const char *alias) {
   int i = accel__registry_hardware_index(alias);

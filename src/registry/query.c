@@ -44,7 +44,8 @@ static accel_status precision_index(const char *name, int *out) {
 
 /* ---- compatibility ---- */
 
-accel_status accel__registry_hardware_supported(accel__registry *r, const char *model, const char *hardware, int *supported) {
+accel_status accel__registry_hardware_supported(accel__registry *r, const char *model, const char *hardware,
+                                                int *supported) {
   const accel__registry_model *m;
   int h;
   *supported = 0;
@@ -54,7 +55,8 @@ accel_status accel__registry_hardware_supported(accel__registry *r, const char *
   return ACCEL_OK;
 }
 
-accel_status accel__registry_precision_supported(accel__registry *r, const char *model, const char *hardware, const char *precision, int *supported) {
+accel_status accel__registry_precision_supported(accel__registry *r, const char *model, const char *hardware,
+                                                 const char *precision, int *supported) {
   const accel__registry_model *m;
   int h, p;
   *supported = 0;
@@ -113,7 +115,8 @@ static const char *other_precision(const accel__registry *r, const accel__regist
   return NULL;
 }
 
-static accel_status gather_hardware(const accel__registry *r, const accel__registry_model *m, int h, accel__arena *arena, gathered *g) {
+static accel_status gather_hardware(const accel__registry *r, const accel__registry_model *m, int h, accel__arena *arena,
+                                    gathered *g) {
   const char *name = accel__hardware_names[h], *line;
   if (m->hardware >> h & 1) {
     gather(g, accel__json_get(accel__json_get(accel__json_get(m->json, "dependencies"), "optional"), name));
@@ -124,12 +127,15 @@ static accel_status gather_hardware(const accel__registry *r, const accel__regis
   return line ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-static accel_status gather_precision(const accel__registry *r, const accel__registry_model *m, int h, int p, accel__arena *arena, gathered *g) {
+static accel_status gather_precision(const accel__registry *r, const accel__registry_model *m, int h, int p,
+                                     accel__arena *arena, gathered *g) {
   const accel__json *all = accel__json_get(m->json, "dependencies");
   const char *name = accel__precision_names[p];
   if (h < 0 || (m->precision[h] >> p & 1)) {
     gather(g, accel__json_get(accel__json_get(all, "precision"), name));
-    if (h >= 0) gather(g, accel__json_get(accel__json_get(accel__json_get(all, "hardware_precision"), accel__hardware_names[h]), name));
+    if (h >= 0)
+      gather(g,
+             accel__json_get(accel__json_get(accel__json_get(all, "hardware_precision"), accel__hardware_names[h]), name));
     return ACCEL_OK;
   }
   if (!(m->hardware >> h & 1)) return ACCEL_OK; /* said already, of the hardware */
@@ -139,7 +145,8 @@ static accel_status gather_precision(const accel__registry *r, const accel__regi
   return line ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-accel_status accel__registry_dependencies(accel__registry *r, const char *model, const char *hardware, const char *precision, accel_strings **out) {
+accel_status accel__registry_dependencies(accel__registry *r, const char *model, const char *hardware, const char *precision,
+                                          accel_strings **out) {
   const accel__registry_model *m;
   accel__arena arena = {0};
   gathered g = {.n = 0};
@@ -192,7 +199,9 @@ static accel_status read_filter(const accel_registry_filter *filter, wanted *out
   return ACCEL_OK;
 }
 
-static int by_name(const void *left, const void *right) { return strcasecmp(*(const char *const *)left, *(const char *const *)right); }
+static int by_name(const void *left, const void *right) {
+  return strcasecmp(*(const char *const *)left, *(const char *const *)right);
+}
 
 /* Names of the listed models that match, sorted; malloc'd.  Under the write lock, since entries are completed here. */
 static accel_status collect(accel__registry *r, const wanted *w, const char ***out, uint32_t *n) {
@@ -283,7 +292,8 @@ accel_status accel__registry_json(accel__registry *r, const char *model, char **
 /* ---- custom profiles ---- */
 
 /* The new row of the matrix: with merge, on top of the old one. */
-static accel_status read_profile(const char *const *precisions, const int *supported, uint32_t n, bool merge, uint32_t before, uint32_t *out) {
+static accel_status read_profile(const char *const *precisions, const int *supported, uint32_t n, bool merge,
+                                 uint32_t before, uint32_t *out) {
   *out = merge ? before : 0;
   for (uint32_t i = 0; i < n; i++) {
     int p;
@@ -297,17 +307,19 @@ static accel_status read_profile(const char *const *precisions, const int *suppo
 static cJSON *profile_json(int h, uint32_t row) {
   const char *name = accel__hardware_names[h];
   cJSON *over = cJSON_CreateObject();
-  cJSON *hardware = cJSON_AddObjectToObject(over, "hardware_compatibility"), *matrix = cJSON_AddObjectToObject(over, "precision_compatibility");
+  cJSON *hardware = cJSON_AddObjectToObject(over, "hardware_compatibility"),
+        *matrix = cJSON_AddObjectToObject(over, "precision_compatibility");
   cJSON *line = cJSON_AddObjectToObject(matrix, name);
   bool whole = hardware && line && cJSON_AddBoolToObject(hardware, name, row != 0);
-  for (uint32_t p = 0; whole && p < accel__precision_count; p++) whole = cJSON_AddBoolToObject(line, accel__precision_names[p], row >> p & 1);
+  for (uint32_t p = 0; whole && p < accel__precision_count; p++)
+    whole = cJSON_AddBoolToObject(line, accel__precision_names[p], row >> p & 1);
   if (whole) return over;
   cJSON_Delete(over);
   return NULL;
 }
 
-accel_status accel__registry_set_profile(accel__registry *r, const char *model, const char *hardware, const char *const *precisions,
-                                         const int *supported, uint32_t n, bool merge) {
+accel_status accel__registry_set_profile(accel__registry *r, const char *model, const char *hardware,
+                                         const char *const *precisions, const int *supported, uint32_t n, bool merge) {
   const accel__registry_model *m;
   uint32_t row = 0;
   int h;

@@ -23,8 +23,10 @@ accel_status accel__registry_put(cJSON *object, const char *key, cJSON *child) {
 accel_status accel__registry_merge(cJSON *base, const accel__json *over) {
   ACCEL_JSON_EACH(member, over) {
     cJSON *mine = cJSON_GetObjectItemCaseSensitive(base, member->string);
-    if (cJSON_IsObject(mine) && cJSON_IsObject(member)) ACCEL_TRY(accel__registry_merge(mine, member));
-    else ACCEL_TRY(accel__registry_put(base, member->string, cJSON_Duplicate(member, true)));
+    if (cJSON_IsObject(mine) && cJSON_IsObject(member))
+      ACCEL_TRY(accel__registry_merge(mine, member));
+    else
+      ACCEL_TRY(accel__registry_put(base, member->string, cJSON_Duplicate(member, true)));
   }
   return ACCEL_OK;
 }
@@ -42,8 +44,10 @@ static accel_status grow(void *array, uint32_t n, uint32_t *capacity, size_t siz
 
 accel_status accel__registry_keep(accel__registry *r, cJSON *json) {
   accel_status status = grow(&r->garbage, r->n_garbage, &r->garbage_capacity, sizeof *r->garbage);
-  if (status == ACCEL_OK) r->garbage[r->n_garbage++] = json;
-  else cJSON_Delete(json);
+  if (status == ACCEL_OK)
+    r->garbage[r->n_garbage++] = json;
+  else
+    cJSON_Delete(json);
   return status;
 }
 
@@ -114,8 +118,10 @@ accel_status accel__registry_override(accel__registry *r, const accel__registry_
 accel_status accel__registry_insert(accel__registry *r, cJSON *raw) {
   uint32_t index;
   int64_t known = accel__registry_find(r, accel__json_get(raw, "id")->valuestring);
-  if (known >= 0) ACCEL_TRY(override_item(r, index = (uint32_t)known, raw));
-  else ACCEL_TRY(new_item(r, raw, &index));
+  if (known >= 0)
+    ACCEL_TRY(override_item(r, index = (uint32_t)known, raw));
+  else
+    ACCEL_TRY(new_item(r, raw, &index));
   raw = r->item[index].raw;
   ACCEL_TRY(add_name(r, accel__json_get(raw, "id")->valuestring, index));
   ACCEL_JSON_EACH(alias, accel__json_get(raw, "aliases")) ACCEL_TRY(add_name(r, alias->valuestring, index));
@@ -128,11 +134,13 @@ typedef struct batch {
   accel__arena arena;
 } batch;
 
-static accel_status check_name(const accel__registry *r, batch *b, const char *name, int64_t owner, int64_t place, const char *file) {
+static accel_status check_name(const accel__registry *r, batch *b, const char *name, int64_t owner, int64_t place,
+                               const char *file) {
   char folded[MAX_NAME];
   int64_t other = accel__registry_find(r, name);
   if (other >= 0 && other != owner)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' belongs to '%s' already", file, name, accel__json_get(r->item[other].raw, "id")->valuestring);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' belongs to '%s' already", file, name,
+                       accel__json_get(r->item[other].raw, "id")->valuestring);
   if (!fold_name(name, folded)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%.80s...' is too long", file, name);
   if (accel__map_get(&b->names, folded, strlen(folded), &other) && other != place)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: name '%s' is given to two entries", file, name);
@@ -140,16 +148,21 @@ static accel_status check_name(const accel__registry *r, batch *b, const char *n
   return key ? accel__map_set(&b->names, key, strlen(key), place) : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* What a schema cannot say of an entry: its family is known, and its names belong to no other entry, in the table or in this call. */
-static accel_status check_entry(const accel__registry *r, batch *b, const accel__json *entry, const char *family, int64_t place, const char *file) {
+/* What a schema cannot say of an entry: its family is known, and its names belong to no other entry, in the table or in this
+ * call. */
+static accel_status check_entry(const accel__registry *r, batch *b, const accel__json *entry, const char *family,
+                                int64_t place, const char *file) {
   const char *id = accel__json_get(entry, "id")->valuestring;
   int64_t owner = accel__registry_find(r, id);
-  const accel__json *own = accel__json_get(entry, "family"), *before = owner < 0 ? NULL : accel__json_get(r->item[owner].raw, "family");
+  const accel__json *own = accel__json_get(entry, "family"),
+                    *before = owner < 0 ? NULL : accel__json_get(r->item[owner].raw, "family");
   const char *name = own ? own->valuestring : family ? family : before ? before->valuestring : NULL;
   if (!name) return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s' lacks 'family'", file, id);
-  if (!accel__json_get(r->families, name)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': field 'family': '%s' is not known", file, id, name);
+  if (!accel__json_get(r->families, name))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: entry '%s': field 'family': '%s' is not known", file, id, name);
   ACCEL_TRY(check_name(r, b, id, owner, place, file));
-  ACCEL_JSON_EACH(alias, accel__json_get(entry, "aliases")) ACCEL_TRY(check_name(r, b, alias->valuestring, owner, place, file));
+  ACCEL_JSON_EACH(alias, accel__json_get(entry, "aliases"))
+  ACCEL_TRY(check_name(r, b, alias->valuestring, owner, place, file));
   return ACCEL_OK;
 }
 
@@ -166,7 +179,8 @@ static accel_status check_entries(const accel__registry *r, const accel__json *r
   int64_t place = 0;
   accel_status status = ACCEL_OK;
   const accel__json *family = accel__json_get(root, "family");
-  for (const accel__json *entry = entries_of(root, &single); entry && status == ACCEL_OK; entry = single ? NULL : entry->next)
+  for (const accel__json *entry = entries_of(root, &single); entry && status == ACCEL_OK;
+       entry = single ? NULL : entry->next)
     status = check_entry(r, &b, entry, single || !family ? NULL : family->valuestring, place++, file);
   accel__map_free(&b.names);
   accel__arena_free(&b.arena);
@@ -208,14 +222,21 @@ static accel_status add_families(accel__registry *r, const accel__json *families
 
 accel_status accel__registry_add(accel__registry *r, const char *json, size_t n, const char *name) {
   accel__json_file file = {0};
-  accel_status status = n > MAX_FILE ? accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", name, MAX_FILE) : accel__json_parse(json, n, name, &file);
+  accel_status status = n > MAX_FILE ? accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", name, MAX_FILE)
+                                     : accel__json_parse(json, n, name, &file);
   if (status != ACCEL_OK) return status;
   const accel__json *families = accel__json_get(file.root, "families"), *models = accel__json_get(file.root, "models");
-  status = accel__schema_check(r->schema, families ? "families_addition" : models ? "models_file" : "model", file.root, name);
+  status = accel__schema_check(r->schema,
+                               families ? "families_addition"
+                               : models ? "models_file"
+                                        : "model",
+                               file.root, name);
   if (status == ACCEL_OK) {
     pthread_rwlock_wrlock(&r->lock);
-    if (families) status = add_families(r, families);
-    else status = check_entries(r, file.root, name);
+    if (families)
+      status = add_families(r, families);
+    else
+      status = check_entries(r, file.root, name);
     if (status == ACCEL_OK && !families) status = insert_entries(r, file.root);
     pthread_rwlock_unlock(&r->lock);
   }
@@ -297,8 +318,10 @@ static accel_status unknown(accel__registry *r, const char *model) {
   const char *found = accel__nearest(model, r->known, r->n_known);
   if (found) snprintf(nearest, sizeof nearest, "%s", found);
   pthread_rwlock_unlock(&r->lock);
-  accel__fail(ACCEL_ERROR_UNKNOWN_MODEL, "model '%.200s' is not in the registry, and no model directory of that name is on this machine", model);
-  if (!found) return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL, "`accel registry` lists the known ones; a model directory works, too");
+  accel__fail(ACCEL_ERROR_UNKNOWN_MODEL,
+              "model '%.200s' is not in the registry, and no model directory of that name is on this machine", model);
+  if (!found)
+    return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL, "`accel registry` lists the known ones; a model directory works, too");
   return accel__remedy(ACCEL_ERROR_UNKNOWN_MODEL, "did you mean '%s'?", nearest);
 }
 

@@ -1,13 +1,32 @@
-/* resolve.c - the full entry of a model: defaults, family and its own fields merged, matrices and dependencies filled in from the hardware. */
+/* resolve.c - the full entry of a model: defaults, family and its own fields merged, matrices and dependencies filled in
+ * from the hardware. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "registry/internal.h"
 
 /* The fields of a full entry, in the order they are shown; what else a family holds is for other uses. */
-static const char *const shown[] = {"id", "aliases", "description", "family", "model_type", "task", "architecture", "embedding_dim", "sequence_length",
-                                    "model_precision", "default_batch_size", "parameters", "language_model", "bf16_preferred", "derived",
-                                    "hardware_compatibility", "precision_compatibility", "dependencies", "keep_fp32", "options", "config"};
+static const char *const shown[] = {"id",
+                                    "aliases",
+                                    "description",
+                                    "family",
+                                    "model_type",
+                                    "task",
+                                    "architecture",
+                                    "embedding_dim",
+                                    "sequence_length",
+                                    "model_precision",
+                                    "default_batch_size",
+                                    "parameters",
+                                    "language_model",
+                                    "bf16_preferred",
+                                    "derived",
+                                    "hardware_compatibility",
+                                    "precision_compatibility",
+                                    "dependencies",
+                                    "keep_fp32",
+                                    "options",
+                                    "config"};
 
 static bool is_true(const accel__json *object, const char *key) { return cJSON_IsTrue(accel__json_get(object, key)); }
 
@@ -27,7 +46,8 @@ static cJSON *put_object(cJSON *parent, const char *key) {
   return accel__registry_put(parent, key, object) == ACCEL_OK ? object : NULL;
 }
 
-/* {hardware: {precision: bool}} for every pair: the entry's word, else the hardware's default; false on hardware that is not listed. */
+/* {hardware: {precision: bool}} for every pair: the entry's word, else the hardware's default; false on hardware that is not
+ * listed. */
 static accel_status fill_precisions(const accel__registry *r, cJSON *json) {
   const accel__json *listed = accel__json_get(json, "hardware_compatibility");
   cJSON *own = cJSON_DetachItemFromObjectCaseSensitive(json, "precision_compatibility");
@@ -74,14 +94,17 @@ static accel_status fill_lists(const accel__json *table, const char *field, cons
 static accel_status fill_dependencies(const accel__registry *r, cJSON *json) {
   cJSON *own = cJSON_DetachItemFromObjectCaseSensitive(json, "dependencies");
   cJSON *all = put_object(json, "dependencies"), *part;
-  accel_status status = all ? accel__registry_put(all, "system", list_or_empty(accel__json_get(own, "system"))) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      all ? accel__registry_put(all, "system", list_or_empty(accel__json_get(own, "system"))) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     part = put_object(all, "optional");
-    status = part ? fill_lists(r->hardware, "dependencies", accel__json_get(own, "optional"), part) : ACCEL_ERROR_OUT_OF_MEMORY;
+    status =
+        part ? fill_lists(r->hardware, "dependencies", accel__json_get(own, "optional"), part) : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   if (status == ACCEL_OK) {
     part = put_object(all, "precision");
-    status = part ? fill_lists(r->precisions, "dependencies", accel__json_get(own, "precision"), part) : ACCEL_ERROR_OUT_OF_MEMORY;
+    status = part ? fill_lists(r->precisions, "dependencies", accel__json_get(own, "precision"), part)
+                  : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   part = status == ACCEL_OK ? put_object(all, "hardware_precision") : NULL;
   if (status == ACCEL_OK && !part) status = ACCEL_ERROR_OUT_OF_MEMORY;
@@ -89,23 +112,26 @@ static accel_status fill_dependencies(const accel__registry *r, cJSON *json) {
     const accel__json *lists = accel__json_get(hardware, "precision_dependencies");
     status = accel__registry_put(part, hardware->string, lists ? cJSON_Duplicate(lists, true) : cJSON_CreateObject());
     const accel__json *mine = accel__json_get(accel__json_get(own, "hardware_precision"), hardware->string);
-    if (status == ACCEL_OK && mine) status = accel__registry_merge(cJSON_GetObjectItemCaseSensitive(part, hardware->string), mine);
+    if (status == ACCEL_OK && mine)
+      status = accel__registry_merge(cJSON_GetObjectItemCaseSensitive(part, hardware->string), mine);
   }
   cJSON_Delete(own);
   return status;
 }
 
-/* A config stands only where the entry itself gives dimensions; it is completed to what a model directory would hold.  One from a directory is left
- * as it is. */
+/* A config stands only where the entry itself gives dimensions; it is completed to what a model directory would hold.  One
+ * from a directory is left as it is. */
 static accel_status fill_config(const accel__json *raw, cJSON *json) {
   if (!accel__json_get(raw, "config")) {
     cJSON_DeleteItemFromObjectCaseSensitive(json, "config");
     return ACCEL_OK;
   }
-  if (is_true(raw, "derived")) return accel__registry_put(json, "config", cJSON_Duplicate(accel__json_get(raw, "config"), true));
+  if (is_true(raw, "derived"))
+    return accel__registry_put(json, "config", cJSON_Duplicate(accel__json_get(raw, "config"), true));
   cJSON *config = cJSON_GetObjectItemCaseSensitive(json, "config");
   const accel__json *type = accel__json_get(json, "model_type"), *architecture = accel__json_get(json, "architecture");
-  if (type && !accel__json_get(config, "model_type")) ACCEL_TRY(accel__registry_put(config, "model_type", cJSON_Duplicate(type, true)));
+  if (type && !accel__json_get(config, "model_type"))
+    ACCEL_TRY(accel__registry_put(config, "model_type", cJSON_Duplicate(type, true)));
   if (!architecture || accel__json_get(config, "architectures")) return ACCEL_OK;
   cJSON *list = cJSON_CreateArray(), *name = cJSON_Duplicate(architecture, true);
   if (!list || !name || !cJSON_AddItemToArray(list, name)) {
@@ -118,7 +144,8 @@ static accel_status fill_config(const accel__json *raw, cJSON *json) {
 
 /* Everything merged into `json`, then the shown fields moved to `out`. */
 static accel_status build(const accel__registry *r, const accel__json *raw, cJSON *json, cJSON *out) {
-  const accel__json *family = accel__json_get(r->families, accel__json_get(raw, "family")->valuestring), *types = accel__json_get(family, "model_types");
+  const accel__json *family = accel__json_get(r->families, accel__json_get(raw, "family")->valuestring),
+                    *types = accel__json_get(family, "model_types");
   ACCEL_TRY(accel__registry_merge(json, r->defaults));
   if (types && types->child) ACCEL_TRY(accel__registry_put(json, "model_type", cJSON_Duplicate(types->child, true)));
   ACCEL_TRY(accel__registry_merge(json, family));
@@ -160,7 +187,8 @@ static accel_status take_list(accel__arena *arena, const accel__json *list, cons
 }
 
 static accel_status take_matrix(accel__arena *arena, accel__registry_model *m, accel_strings *hardware) {
-  const accel__json *listed = accel__json_get(m->json, "hardware_compatibility"), *matrix = accel__json_get(m->json, "precision_compatibility");
+  const accel__json *listed = accel__json_get(m->json, "hardware_compatibility"),
+                    *matrix = accel__json_get(m->json, "precision_compatibility");
   const char **name = accel__arena_array(arena, accel__hardware_count, sizeof *name);
   if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
   hardware->item = name;
@@ -177,16 +205,23 @@ static accel_status take_matrix(accel__arena *arena, accel__registry_model *m, a
 }
 
 static accel_status describe(accel__arena *arena, const accel__json *json, accel__registry_model *m) {
-  accel_strings *aliases = accel__arena_alloc(arena, sizeof *aliases), *hardware = accel__arena_alloc(arena, sizeof *hardware);
+  accel_strings *aliases = accel__arena_alloc(arena, sizeof *aliases),
+                *hardware = accel__arena_alloc(arena, sizeof *hardware);
   if (!aliases || !hardware) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(take_list(arena, accel__json_get(json, "aliases"), &aliases->item, &aliases->n));
   ACCEL_TRY(take_list(arena, accel__json_get(json, "keep_fp32"), &m->keep_fp32, &m->n_keep_fp32));
   m->json = json;
   ACCEL_TRY(take_matrix(arena, m, hardware));
-  m->entry = (accel_registry_entry){.model = text(json, "id"), .description = text(json, "description"), .family = text(json, "family"),
-                                    .architecture = text(json, "architecture"), .embedding_dim = number(json, "embedding_dim"),
-                                    .sequence_length = number(json, "sequence_length"), .model_precision = text(json, "model_precision"),
-                                    .default_batch_size = number(json, "default_batch_size"), .aliases = aliases, .hardware = hardware};
+  m->entry = (accel_registry_entry){.model = text(json, "id"),
+                                    .description = text(json, "description"),
+                                    .family = text(json, "family"),
+                                    .architecture = text(json, "architecture"),
+                                    .embedding_dim = number(json, "embedding_dim"),
+                                    .sequence_length = number(json, "sequence_length"),
+                                    .model_precision = text(json, "model_precision"),
+                                    .default_batch_size = number(json, "default_batch_size"),
+                                    .aliases = aliases,
+                                    .hardware = hardware};
   m->task = text(json, "task");
   m->model_type = text(json, "model_type");
   m->language_model = is_true(json, "language_model");

@@ -37,7 +37,9 @@ static size_t enter_member(checker *c, const char *name) {
   return entered(c, snprintf(c->path + c->n, sizeof c->path - c->n, "%s%s", c->n ? "." : "", name));
 }
 
-static size_t enter_item(checker *c, int index) { return entered(c, snprintf(c->path + c->n, sizeof c->path - c->n, "[%d]", index)); }
+static size_t enter_item(checker *c, int index) {
+  return entered(c, snprintf(c->path + c->n, sizeof c->path - c->n, "[%d]", index));
+}
 
 static void leave(checker *c, size_t before) {
   c->n = before;
@@ -62,7 +64,8 @@ static const accel__json *definition(const checker *c, const char *reference) {
 
 static accel_status check_type(checker *c, const accel__json *wanted, const accel__json *value) {
   const char *is = type_name(value);
-  if (strcmp(is, wanted->valuestring) == 0 || (strcmp(is, "integer") == 0 && strcmp(wanted->valuestring, "number") == 0)) return ACCEL_OK;
+  if (strcmp(is, wanted->valuestring) == 0 || (strcmp(is, "integer") == 0 && strcmp(wanted->valuestring, "number") == 0))
+    return ACCEL_OK;
   return bad(c, "is of type %s, expected %s", is, wanted->valuestring);
 }
 
@@ -82,7 +85,8 @@ static accel_status check_enum(checker *c, const accel__json *list, const char *
 
 static accel_status check_pattern(checker *c, const char *pattern, const char *text) {
   regex_t compiled;
-  if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0) return bad(c, "has a schema pattern that cannot be compiled: %s", pattern);
+  if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) != 0)
+    return bad(c, "has a schema pattern that cannot be compiled: %s", pattern);
   int no_match = regexec(&compiled, text, 0, NULL, 0);
   regfree(&compiled);
   return no_match ? bad(c, "is '%.60s', which does not match %s", text, pattern) : ACCEL_OK;
@@ -93,7 +97,8 @@ static accel_status check_string(checker *c, const accel__json *keyword, const a
   if (!cJSON_IsString(value)) return ACCEL_OK;
   size_t n = strlen(value->valuestring);
   if (strcmp(key, "minLength") == 0 && (double)n < keyword->valuedouble) return bad(c, "is too short");
-  if (strcmp(key, "maxLength") == 0 && (double)n > keyword->valuedouble) return bad(c, "is longer than %g bytes", keyword->valuedouble);
+  if (strcmp(key, "maxLength") == 0 && (double)n > keyword->valuedouble)
+    return bad(c, "is longer than %g bytes", keyword->valuedouble);
   if (strcmp(key, "pattern") == 0) return check_pattern(c, keyword->valuestring, value->valuestring);
   return ACCEL_OK;
 }
@@ -110,8 +115,10 @@ static accel_status check_number(checker *c, const accel__json *keyword, const a
 static accel_status check_array(checker *c, const accel__json *keyword, const accel__json *value) {
   if (!cJSON_IsArray(value)) return ACCEL_OK;
   int n = cJSON_GetArraySize(value), i = 0;
-  if (strcmp(keyword->string, "minItems") == 0 && n < keyword->valuedouble) return bad(c, "has %d items, expected at least %g", n, keyword->valuedouble);
-  if (strcmp(keyword->string, "maxItems") == 0 && n > keyword->valuedouble) return bad(c, "has %d items, expected at most %g", n, keyword->valuedouble);
+  if (strcmp(keyword->string, "minItems") == 0 && n < keyword->valuedouble)
+    return bad(c, "has %d items, expected at least %g", n, keyword->valuedouble);
+  if (strcmp(keyword->string, "maxItems") == 0 && n > keyword->valuedouble)
+    return bad(c, "has %d items, expected at most %g", n, keyword->valuedouble);
   if (strcmp(keyword->string, "items") != 0) return ACCEL_OK;
   ACCEL_JSON_EACH(item, value) {
     size_t before = enter_item(c, i++);
@@ -123,12 +130,14 @@ static accel_status check_array(checker *c, const accel__json *keyword, const ac
 
 static accel_status check_required(checker *c, const accel__json *required, const accel__json *value) {
   ACCEL_JSON_EACH(name, required) {
-    if (cJSON_IsString(name) && !cJSON_GetObjectItemCaseSensitive(value, name->valuestring)) return bad(c, "lacks '%s'", name->valuestring);
+    if (cJSON_IsString(name) && !cJSON_GetObjectItemCaseSensitive(value, name->valuestring))
+      return bad(c, "lacks '%s'", name->valuestring);
   }
   return ACCEL_OK;
 }
 
-/* properties, propertyNames and additionalProperties together: each member goes to its own schema, or to additionalProperties. */
+/* properties, propertyNames and additionalProperties together: each member goes to its own schema, or to
+ * additionalProperties. */
 static accel_status check_members(checker *c, const accel__json *schema, const accel__json *value) {
   const accel__json *properties = accel__json_get(schema, "properties"), *names = accel__json_get(schema, "propertyNames");
   const accel__json *others = cJSON_GetObjectItemCaseSensitive(schema, "additionalProperties");
@@ -137,9 +146,12 @@ static accel_status check_members(checker *c, const accel__json *schema, const a
     const cJSON name = {.type = cJSON_String, .valuestring = member->string};
     size_t before = enter_member(c, member->string);
     if (names) ACCEL_TRY(check(c, names, &name));
-    if (own) ACCEL_TRY(check(c, own, member));
-    else if (cJSON_IsFalse(others)) return bad(c, "is not a field of the format");
-    else if (cJSON_IsObject(others)) ACCEL_TRY(check(c, others, member));
+    if (own)
+      ACCEL_TRY(check(c, own, member));
+    else if (cJSON_IsFalse(others))
+      return bad(c, "is not a field of the format");
+    else if (cJSON_IsObject(others))
+      ACCEL_TRY(check(c, others, member));
     leave(c, before);
   }
   return ACCEL_OK;
@@ -203,7 +215,8 @@ static accel_status check_keyword(checker *c, const accel__json *keyword) {
     return cJSON_IsObject(keyword) ? ACCEL_OK : bad(c, "is no object");
   }
   if (strcmp(key, "additionalProperties") == 0 && cJSON_IsBool(keyword)) return ACCEL_OK;
-  if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 || strcmp(key, "additionalProperties") == 0) return check_schema(c, keyword);
+  if (strcmp(key, "items") == 0 || strcmp(key, "propertyNames") == 0 || strcmp(key, "additionalProperties") == 0)
+    return check_schema(c, keyword);
   return bad(c, "is a keyword that the checker does not know");
 }
 

@@ -35,16 +35,18 @@ typedef struct foreign_format {
 } foreign_format;
 
 #define PICKLE "it is a pickle, and loading a pickle runs code from the file"
-#define PICKLE_REMEDY                                                                                                                      \
+#define PICKLE_REMEDY                                                                                                       \
   "use a revision that has *.safetensors, or convert a copy you trust: python3 -c \"import torch, safetensors.torch as s; " \
-  "s.save_file({k: v.contiguous().clone() for k, v in torch.load('FILE', weights_only=True).items()}, 'model.safetensors')\""
+  "s.save_file({k: v.contiguous().clone() for k, v in torch.load('FILE', weights_only=True).items()}, "                     \
+  "'model.safetensors')\""
 static const foreign_format foreign[] = {
     {".bin", PICKLE, PICKLE_REMEDY},
     {".pt", PICKLE, PICKLE_REMEDY},
     {".pth", PICKLE, PICKLE_REMEDY},
     {".ckpt", PICKLE, PICKLE_REMEDY},
     {".pkl", PICKLE, PICKLE_REMEDY},
-    {".gguf", "GGUF holds another runtime's layout and quantisation", "use the repository the GGUF was made from: it has *.safetensors"},
+    {".gguf", "GGUF holds another runtime's layout and quantisation",
+     "use the repository the GGUF was made from: it has *.safetensors"},
     {".h5", "HDF5 is TensorFlow's layout", "use a revision that has *.safetensors"},
     {".msgpack", "msgpack is Flax's layout", "use a revision that has *.safetensors"},
     {".onnx", "ONNX is a fixed graph, not a checkpoint", "use the repository's *.safetensors"},
@@ -98,8 +100,8 @@ static accel_status add_tensor(accel__checkpoint *c, const accel__tensor_info *t
   int64_t before;
   size_t length = strlen(t->name);
   if (accel__map_get(&c->names, t->name, length, &before))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path, t->name, c->shard[c->tensor[before].file].map.path,
-                       c->shard[file].map.path);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%.160s' is in %s and in %s", c->path, t->name,
+                       c->shard[c->tensor[before].file].map.path, c->shard[file].map.path);
   ACCEL_TRY(accel__map_set(&c->names, t->name, length, c->n));
   c->tensor[c->n] = *t;
   c->tensor[c->n++].file = file;
@@ -132,9 +134,11 @@ static bool plain_file_name(const char *name) {
 static accel_status add_to_index(index_file *index, const accel__json *item) {
   const char *path = index->json.name, *tensor = item->string, *file = item->valuestring;
   int64_t number;
-  if (!cJSON_IsString(item)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s' is no file name", path, tensor);
+  if (!cJSON_IsString(item))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s' is no file name", path, tensor);
   if (!plain_file_name(file))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s': '%.160s' is no plain file name beside the index", path, tensor, file);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map.%.160s': '%.160s' is no plain file name beside the index",
+                       path, tensor, file);
   const foreign_format *format = foreign_of(file);
   if (format) return refuse(path, file, format);
   if (!accel__map_get(&index->files, file, strlen(file), &number)) {
@@ -188,14 +192,16 @@ static accel_status take_listed(accel__checkpoint *c, const index_file *index) {
   ACCEL_JSON_EACH(item, accel__json_get(index->json.root, "weight_map")) {
     int64_t found;
     if (accel__map_get(&c->names, item->string, strlen(item->string), &found)) continue;
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is not in '%.160s'", index->json.name, item->string, item->valuestring);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'weight_map': tensor '%.160s' is not in '%.160s'", index->json.name,
+                       item->string, item->valuestring);
   }
   return ACCEL_OK;
 }
 
 static char *directory_of(accel__arena *arena, const char *path) {
   const char *slash = strrchr(path, '/');
-  return slash ? accel__arena_copy(arena, path, slash == path ? 1 : (size_t)(slash - path)) : accel__arena_string(arena, ".");
+  return slash ? accel__arena_copy(arena, path, slash == path ? 1 : (size_t)(slash - path))
+               : accel__arena_string(arena, ".");
 }
 
 static accel_status open_sharded(accel__checkpoint *c, const char *path) {
@@ -218,11 +224,14 @@ static accel_status only_one(const char *directory, char **names, size_t n, cons
   *out = NULL;
   for (size_t i = 0; i < n; i++) {
     if (!accel__ends_with(names[i], suffix)) continue;
-    if (*out) other = names[i];
-    else *out = names[i];
+    if (*out)
+      other = names[i];
+    else
+      *out = names[i];
   }
   if (!other) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: which of its checkpoints is meant? It has %s, %s and no model%s", directory, *out, other, suffix);
+  accel__fail(ACCEL_ERROR_ARGUMENT, "%s: which of its checkpoints is meant? It has %s, %s and no model%s", directory, *out,
+              other, suffix);
   return accel__remedy(ACCEL_ERROR_ARGUMENT, "name one of the files, or keep one in the directory");
 }
 
@@ -236,10 +245,12 @@ static bool has_name(char **names, size_t n, const char *name) {
 static accel_status nothing_to_read(const char *directory, char **names, size_t n) {
   for (size_t f = 0; f < sizeof foreign / sizeof *foreign; f++) {
     for (size_t i = 0; i < n; i++) {
-      if (accel__ends_with(names[i], foreign[f].suffix) && strcmp(names[i], "training_args.bin") != 0) return refuse(directory, names[i], &foreign[f]);
+      if (accel__ends_with(names[i], foreign[f].suffix) && strcmp(names[i], "training_args.bin") != 0)
+        return refuse(directory, names[i], &foreign[f]);
     }
   }
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no model.safetensors, model.safetensors.index.json or other *.safetensors there", directory);
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no model.safetensors, model.safetensors.index.json or other *.safetensors there",
+              directory);
   return accel__remedy(ACCEL_ERROR_NOT_FOUND, "fetch the weights: the model is incomplete");
 }
 
@@ -331,7 +342,9 @@ void accel__checkpoint_close(accel__checkpoint **c) {
 
 uint32_t accel__checkpoint_count(const accel__checkpoint *c) { return c->n; }
 
-const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i) { return i < c->n ? &c->tensor[i] : NULL; }
+const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint32_t i) {
+  return i < c->n ? &c->tensor[i] : NULL;
+}
 
 const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name) {
   int64_t i;
@@ -348,7 +361,9 @@ const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *k
   return NULL;
 }
 
-const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) { return file < c->n_shard ? c->shard[file].map.path : NULL; }
+const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file) {
+  return file < c->n_shard ? c->shard[file].map.path : NULL;
+}
 
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 

@@ -68,35 +68,49 @@ bool accel__dtype_from_name(const char *name, accel_plugin_dtype *out) {
 }
 
 /* Data need not be aligned to its type (the header's length decides), so elements are copied out. */
-#define ELEMENTS(type, expression)                     \
-  for (uint64_t i = 0; i < count; i++) {               \
-    type x;                                            \
-    memcpy(&x, (const type *)from + i, sizeof x);      \
-    out[i] = (expression);                             \
-  }                                                    \
+#define ELEMENTS(type, expression)                \
+  for (uint64_t i = 0; i < count; i++) {          \
+    type x;                                       \
+    memcpy(&x, (const type *)from + i, sizeof x); \
+    out[i] = (expression);                        \
+  }                                               \
   return ACCEL_OK
 
 accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, uint64_t count, float *out) {
   if (first > t->elements || count > t->elements - first)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name, first, count, t->elements);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "tensor '%s': elements %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name, first,
+                       count, t->elements);
   const unsigned char *from = count ? (const unsigned char *)t->data + first * accel__dtype_bits(t->dtype) / 8 : NULL;
   switch ((int)t->dtype) {
     case ACCEL_PLUGIN_F32:
       if (count) memcpy(out, from, count * sizeof *out);
       return ACCEL_OK;
-    case ACCEL_PLUGIN_F16: ELEMENTS(uint16_t, accel_fp16_to_f32(x));
-    case ACCEL_PLUGIN_BF16: ELEMENTS(uint16_t, accel_bf16_to_f32(x));
-    case ACCEL_PLUGIN_F64: ELEMENTS(double, (float)x);
-    case ACCEL_PLUGIN_I64: ELEMENTS(int64_t, (float)x);
-    case ACCEL_PLUGIN_I32: ELEMENTS(int32_t, (float)x);
-    case ACCEL_PLUGIN_I8: ELEMENTS(int8_t, (float)x);
-    case ACCEL_PLUGIN_U8: ELEMENTS(uint8_t, (float)x);
-    case ACCEL_PLUGIN_BOOL: ELEMENTS(uint8_t, x ? 1.0f : 0.0f);
-    case ACCEL__STORED_I16: ELEMENTS(int16_t, (float)x);
-    case ACCEL__STORED_U16: ELEMENTS(uint16_t, (float)x);
-    case ACCEL__STORED_U32: ELEMENTS(uint32_t, (float)x);
-    case ACCEL__STORED_U64: ELEMENTS(uint64_t, (float)x);
+    case ACCEL_PLUGIN_F16:
+      ELEMENTS(uint16_t, accel_fp16_to_f32(x));
+    case ACCEL_PLUGIN_BF16:
+      ELEMENTS(uint16_t, accel_bf16_to_f32(x));
+    case ACCEL_PLUGIN_F64:
+      ELEMENTS(double, (float)x);
+    case ACCEL_PLUGIN_I64:
+      ELEMENTS(int64_t, (float)x);
+    case ACCEL_PLUGIN_I32:
+      ELEMENTS(int32_t, (float)x);
+    case ACCEL_PLUGIN_I8:
+      ELEMENTS(int8_t, (float)x);
+    case ACCEL_PLUGIN_U8:
+      ELEMENTS(uint8_t, (float)x);
+    case ACCEL_PLUGIN_BOOL:
+      ELEMENTS(uint8_t, x ? 1.0f : 0.0f);
+    case ACCEL__STORED_I16:
+      ELEMENTS(int16_t, (float)x);
+    case ACCEL__STORED_U16:
+      ELEMENTS(uint16_t, (float)x);
+    case ACCEL__STORED_U32:
+      ELEMENTS(uint32_t, (float)x);
+    case ACCEL__STORED_U64:
+      ELEMENTS(uint64_t, (float)x);
     default:
-      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "tensor '%s': dtype %s cannot be read as plain numbers", t->name, accel__dtype_name(t->dtype));
+      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "tensor '%s': dtype %s cannot be read as plain numbers", t->name,
+                         accel__dtype_name(t->dtype));
   }
 }

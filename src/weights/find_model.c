@@ -1,4 +1,5 @@
-/* find_model.c - where a model lives on this machine: a directory, our own model folder, the Hugging Face hub cache.  Nothing is fetched. */
+/* find_model.c - where a model lives on this machine: a directory, our own model folder, the Hugging Face hub cache. Nothing
+ * is fetched. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +11,16 @@ typedef struct model_name {
   char *revision;   /* NULL: none given */
 } model_name;
 
-/* Letters, digits, '-', '_', '.', one '/' at most; no part empty or beginning with a dot: nothing that could leave the cache. */
+/* Letters, digits, '-', '_', '.', one '/' at most; no part empty or beginning with a dot: nothing that could leave the
+ * cache. */
 static bool valid_repository(const char *name) {
   uint32_t slashes = 0;
   for (const char *at = name; *at; at++) {
     bool first = at == name || at[-1] == '/';
     if (*at == '/' && (first || !at[1] || ++slashes > 1)) return false;
     if (*at == '.' && first) return false;
-    if (*at != '/' && !strchr("-_.", *at) && !(*at >= '0' && *at <= '9') && !((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z')) return false;
+    if (*at != '/' && !strchr("-_.", *at) && !(*at >= '0' && *at <= '9') && !((*at | 0x20) >= 'a' && (*at | 0x20) <= 'z'))
+      return false;
   }
   return *name && strlen(name) < 200;
 }
@@ -33,7 +36,8 @@ static accel_status split_name(const char *model, accel__arena *arena, model_nam
   out->revision = at ? accel__arena_string(arena, at + 1) : NULL;
   if (!out->repository || (at && !out->revision)) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (valid_repository(out->repository) && (!out->revision || valid_revision(out->revision))) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s': no such directory, and no name of the form org/name or org/name@revision", model);
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s': no such directory, and no name of the form org/name or org/name@revision",
+              model);
   return accel__remedy(ACCEL_ERROR_NOT_FOUND, "give a directory with config.json, or a Hugging Face model id");
 }
 
@@ -42,14 +46,18 @@ static char *own_directory(accel__arena *arena, const model_name *name) {
   char *cache;
   if (accel__cache_directory(arena, &cache) != ACCEL_OK) return NULL;
   bool plain = !name->revision || strcmp(name->revision, "main") == 0;
-  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@", plain ? "" : name->revision);
+  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@",
+                             plain ? "" : name->revision);
 }
 
 /* HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub: the first that is set. */
 static char *hub_directory(accel__arena *arena) {
   static const struct {
     const char *variable, *below;
-  } places[] = {{"HF_HUB_CACHE", ""}, {"HF_HOME", "/hub"}, {"XDG_CACHE_HOME", "/huggingface/hub"}, {"HOME", "/.cache/huggingface/hub"}};
+  } places[] = {{"HF_HUB_CACHE", ""},
+                {"HF_HOME", "/hub"},
+                {"XDG_CACHE_HOME", "/huggingface/hub"},
+                {"HOME", "/.cache/huggingface/hub"}};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
     const char *value = accel__env(places[i].variable);
     if (value) return accel__arena_printf(arena, "%s%s", value, places[i].below);
@@ -106,11 +114,13 @@ accel_status accel__find_model(const char *model, accel__arena *arena, char **di
   }
   ACCEL_TRY(split_name(model, arena, &name));
   char *own = own_directory(arena, &name), *hub = hub_directory(arena);
-  if (own && accel__is_directory(own)) *directory = own;
-  else if (hub) *directory = hub_snapshot(arena, hub, &name);
+  if (own && accel__is_directory(own))
+    *directory = own;
+  else if (hub)
+    *directory = hub_snapshot(arena, hub, &name);
   if (*directory) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s' is not on this machine: looked for %s, and in the Hugging Face cache %s", model,
-              own ? own : "(no cache directory)", hub ? hub : "(no home directory)");
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "model '%s' is not on this machine: looked for %s, and in the Hugging Face cache %s",
+              model, own ? own : "(no cache directory)", hub ? hub : "(no home directory)");
   return accel__remedy(ACCEL_ERROR_NOT_FOUND, "hf download %s%s%s", name.repository, name.revision ? " --revision " : "",
                        name.revision ? name.revision : "");
 }

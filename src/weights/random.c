@@ -1,4 +1,5 @@
-/* random.c - the counter-based generator behind random weights: splitmix64's finaliser over (key of seed and name) + index. */
+/* random.c - the counter-based generator behind random weights: splitmix64's finaliser over (key of seed and name) + index.
+ */
 #include "weights/random.h"
 
 #include <stdbool.h>

@@ -42,7 +42,8 @@ static accel_status bad(const reader *r, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(what, sizeof what, format, arguments);
   va_end(arguments);
-  if (!r->tensor) return accel__fail(ACCEL_ERROR_FORMAT, "%s: header, byte %zu: %s", r->path, (size_t)(r->at - r->start), what);
+  if (!r->tensor)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header, byte %zu: %s", r->path, (size_t)(r->at - r->start), what);
   printable(name, sizeof name, r->tensor);
   if (!r->field) return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s': %s", r->path, name, what);
   return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s': field '%s': %s", r->path, name, r->field, what);
@@ -145,7 +146,8 @@ static accel_status read_u64(reader *r, uint64_t *out) {
   const uint8_t *first = r->at;
   uint64_t value = 0;
   for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++) {
-    if (__builtin_mul_overflow(value, (uint64_t)10, &value) || __builtin_add_overflow(value, (uint64_t)(*r->at - '0'), &value))
+    if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
+        __builtin_add_overflow(value, (uint64_t)(*r->at - '0'), &value))
       return bad(r, "number beyond 64 bits");
   }
   if (*first == '0' && r->at - first > 1) return bad(r, "number with a leading zero");
@@ -182,7 +184,8 @@ static accel_status skip_word(reader *r, const char *word) {
 /* After an item: true when another one follows.  Consumes ',' or `close`. */
 static accel_status next_item(reader *r, char close, bool *more) {
   int c = peek(r);
-  if (c != ',' && c != close) return r->at < r->end ? bad(r, "expected ',' or '%c'", close) : bad(r, "the header ends inside a value");
+  if (c != ',' && c != close)
+    return r->at < r->end ? bad(r, "expected ',' or '%c'", close) : bad(r, "the header ends inside a value");
   r->at++;
   *more = c == ',';
   return ACCEL_OK;
@@ -235,7 +238,8 @@ static accel_status read_shape(reader *r, accel__tensor_info *t) {
     uint64_t dim;
     ACCEL_TRY(read_u64(r, &dim));
     if (t->rank == ACCEL__SAFETENSORS_MAX_RANK) return bad(r, "more than %d dims", ACCEL__SAFETENSORS_MAX_RANK);
-    if (dim > INT64_MAX || __builtin_mul_overflow(t->elements, dim, &t->elements)) return bad(r, "more elements than 64 bits can count");
+    if (dim > INT64_MAX || __builtin_mul_overflow(t->elements, dim, &t->elements))
+      return bad(r, "more elements than 64 bits can count");
     t->dim[t->rank++] = (int64_t)dim;
     ACCEL_TRY(next_item(r, ']', &more));
   }
@@ -254,13 +258,16 @@ static accel_status read_offsets(reader *r, uint64_t *offsets) {
 static accel_status check_bytes(reader *r, accel__tensor_info *t, const uint64_t *offsets) {
   uint64_t bits;
   r->field = "shape";
-  if (__builtin_mul_overflow(t->elements, accel__dtype_bits(t->dtype), &bits)) return bad(r, "more bytes than 64 bits can count");
-  if (bits % 8) return bad(r, "%" PRIu64 " elements of %s do not fill whole bytes", t->elements, accel__dtype_name(t->dtype));
+  if (__builtin_mul_overflow(t->elements, accel__dtype_bits(t->dtype), &bits))
+    return bad(r, "more bytes than 64 bits can count");
+  if (bits % 8)
+    return bad(r, "%" PRIu64 " elements of %s do not fill whole bytes", t->elements, accel__dtype_name(t->dtype));
   t->bytes = bits / 8;
   r->field = "data_offsets";
   if (offsets[1] < offsets[0]) return bad(r, "ends at %" PRIu64 ", before it begins at %" PRIu64, offsets[1], offsets[0]);
   if (offsets[1] - offsets[0] != t->bytes)
-    return bad(r, "%" PRIu64 " bytes, but shape and dtype %s need %" PRIu64, offsets[1] - offsets[0], accel__dtype_name(t->dtype), t->bytes);
+    return bad(r, "%" PRIu64 " bytes, but shape and dtype %s need %" PRIu64, offsets[1] - offsets[0],
+               accel__dtype_name(t->dtype), t->bytes);
   r->field = NULL;
   return ACCEL_OK;
 }
@@ -274,17 +281,22 @@ static accel_status read_tensor(reader *r, accel__tensor_info *t, uint64_t *offs
   while (more) {
     int which = 0;
     ACCEL_TRY(read_string(r));
-    while (which < KNOWN && (r->text.n != strlen(known[which]) || memcmp(r->text.data, known[which], r->text.n) != 0)) which++;
+    while (which < KNOWN && (r->text.n != strlen(known[which]) || memcmp(r->text.data, known[which], r->text.n) != 0))
+      which++;
     ACCEL_TRY(expect(r, ':'));
     if (which < KNOWN) {
       r->field = known[which];
       if (seen[which]) return bad(r, "given twice");
       seen[which] = true;
     }
-    if (which == DTYPE) ACCEL_TRY(read_dtype(r, t));
-    else if (which == SHAPE) ACCEL_TRY(read_shape(r, t));
-    else if (which == OFFSETS) ACCEL_TRY(read_offsets(r, offsets));
-    else ACCEL_TRY(skip_value(r, 2));
+    if (which == DTYPE)
+      ACCEL_TRY(read_dtype(r, t));
+    else if (which == SHAPE)
+      ACCEL_TRY(read_shape(r, t));
+    else if (which == OFFSETS)
+      ACCEL_TRY(read_offsets(r, offsets));
+    else
+      ACCEL_TRY(skip_value(r, 2));
     r->field = NULL;
     ACCEL_TRY(next_item(r, '}', &more));
   }
@@ -345,7 +357,8 @@ static accel_status read_metadata(reader *r) {
     ACCEL_TRY(read_string(r));
     ACCEL_TRY(keep(r, &pair[1]));
     r->n_metadata++;
-    if (r->n_metadata > ACCEL__SAFETENSORS_MAX_TENSORS) return bad(r, "more than %d pairs in '__metadata__'", ACCEL__SAFETENSORS_MAX_TENSORS);
+    if (r->n_metadata > ACCEL__SAFETENSORS_MAX_TENSORS)
+      return bad(r, "more than %d pairs in '__metadata__'", ACCEL__SAFETENSORS_MAX_TENSORS);
     ACCEL_TRY(next_item(r, '}', &more));
   }
   return ACCEL_OK;
@@ -397,14 +410,17 @@ static accel_status place(reader *r, placed *order, const uint8_t *data, uint64_
     r->tensor = out[i].name;
     r->field = "data_offsets";
     if (order[i].end > data_bytes)
-      return bad(r, "ends at byte %" PRIu64 " of the data, which has only %" PRIu64 " (truncated?)", order[i].end, data_bytes);
+      return bad(r, "ends at byte %" PRIu64 " of the data, which has only %" PRIu64 " (truncated?)", order[i].end,
+                 data_bytes);
     if (order[i].begin < at) return bad(r, "overlaps tensor '%.80s'", out[i - 1].name);
-    if (order[i].begin > at) return bad(r, "leaves bytes %" PRIu64 " to %" PRIu64 " of the data to no tensor", at, order[i].begin);
+    if (order[i].begin > at)
+      return bad(r, "leaves bytes %" PRIu64 " to %" PRIu64 " of the data to no tensor", at, order[i].begin);
     out[i].data = data + order[i].begin;
     at = order[i].end;
   }
   r->tensor = r->field = NULL;
-  if (at != data_bytes) return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes of data belong to no tensor", r->path, data_bytes - at);
+  if (at != data_bytes)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes of data belong to no tensor", r->path, data_bytes - at);
   return ACCEL_OK;
 }
 
@@ -423,26 +439,32 @@ static accel_status finish(reader *r, const uint8_t *data, uint64_t data_bytes, 
 }
 
 static accel_status header_length(const uint8_t *bytes, uint64_t n, const char *path, uint64_t *length) {
-  if (n < 8) return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes, too short for a safetensors file (truncated?)", path, n);
+  if (n < 8)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: %" PRIu64 " bytes, too short for a safetensors file (truncated?)", path, n);
   uint64_t value = 0;
   for (int i = 0; i < 8; i++) value |= (uint64_t)bytes[i] << (8 * i);
   if (value > ACCEL__SAFETENSORS_MAX_HEADER)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header length %" PRIu64 " is beyond the format's limit of %d bytes (no safetensors file?)", path, value,
-                       ACCEL__SAFETENSORS_MAX_HEADER);
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: header length %" PRIu64 " is beyond the format's limit of %d bytes (no safetensors file?)", path,
+                       value, ACCEL__SAFETENSORS_MAX_HEADER);
   if (value > n - 8)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header length %" PRIu64 ", but only %" PRIu64 " bytes follow (truncated?)", path, value, n - 8);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: header length %" PRIu64 ", but only %" PRIu64 " bytes follow (truncated?)",
+                       path, value, n - 8);
   *length = value;
   return ACCEL_OK;
 }
 
-accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path, accel__arena *arena, accel__safetensors *out) {
+accel_status accel__safetensors_parse(const uint8_t *bytes, uint64_t n, const char *path, accel__arena *arena,
+                                      accel__safetensors *out) {
   uint64_t length = 0;
   *out = (accel__safetensors){0};
   accel_status status = header_length(bytes, n, path, &length);
   if (status == ACCEL_OK) {
     reader r = {.start = bytes + 8, .at = bytes + 8, .end = bytes + 8 + length, .path = path, .arena = arena};
-    if (!accel__utf8_valid((const char *)r.start, (size_t)length)) status = bad(&r, "not UTF-8");
-    else status = read_header(&r);
+    if (!accel__utf8_valid((const char *)r.start, (size_t)length))
+      status = bad(&r, "not UTF-8");
+    else
+      status = read_header(&r);
     out->data_start = 8 + length;
     if (status == ACCEL_OK) status = finish(&r, bytes + out->data_start, n - out->data_start, out);
     accel__buffer_free(&r.text);

@@ -1,4 +1,5 @@
-/* source.c - hands weights out in the format asked for: from the mapping as they are, converted, joined, derived, or random from a seed. */
+/* source.c - hands weights out in the format asked for: from the mapping as they are, converted, joined, derived, or random
+ * from a seed. */
 #include "weights/source.h"
 
 #include <inttypes.h>
@@ -16,8 +17,9 @@
 
 enum {
   MAX_PARTS = 4,
-  MAX_LISTED = 20, MAX_LISTED_BYTES = 700, /* of wrong tensors in one message */
-  CHUNK = 16384                            /* elements converted at a time */
+  MAX_LISTED = 20,
+  MAX_LISTED_BYTES = 700, /* of wrong tensors in one message */
+  CHUNK = 16384           /* elements converted at a time */
 };
 
 typedef struct slot {
@@ -63,7 +65,8 @@ static void complain(complaints *c, const char *format, ...) {
 static void shape_text(char *out, size_t size, uint32_t rank, const int64_t *dim) {
   size_t at = 0;
   out[0] = 0;
-  for (uint32_t d = 0; d < rank && at < size; d++) at += (size_t)snprintf(out + at, size - at, d ? ",%" PRId64 : "%" PRId64, dim[d]);
+  for (uint32_t d = 0; d < rank && at < size; d++)
+    at += (size_t)snprintf(out + at, size - at, d ? ",%" PRId64 : "%" PRId64, dim[d]);
 }
 
 static const char *part_name(const accel__source_weight *w, uint32_t part) { return w->n_parts ? w->parts[part] : w->name; }
@@ -93,8 +96,10 @@ static void check_shape(const accel__source_weight *w, const slot *s, complaints
   shape_text(wanted, sizeof wanted, w->rank, w->dim);
   for (uint32_t p = 0; p < s->n_parts; p++) {
     shape_text(found, sizeof found, s->part[p]->rank, s->part[p]->dim);
-    if (s->n_parts == 1) complain(c, "'%.160s' is [%s], the model needs [%s]", s->part[p]->name, found, wanted);
-    else complain(c, "'%.160s' is [%s], a part of '%.100s' [%s]", s->part[p]->name, found, w->name, wanted);
+    if (s->n_parts == 1)
+      complain(c, "'%.160s' is [%s], the model needs [%s]", s->part[p]->name, found, wanted);
+    else
+      complain(c, "'%.160s' is [%s], a part of '%.100s' [%s]", s->part[p]->name, found, w->name, wanted);
   }
 }
 
@@ -108,7 +113,8 @@ static bool take_rows(const accel__source_weight *w, slot *s, complaints *c) {
     complain(c, "'%.160s' is [%s], the model needs %" PRId64 " rows", t->name, found, w->stored_rows);
     return false;
   }
-  uint64_t per_row = row_elements(t->rank, t->dim), skip = (uint64_t)w->first_row * per_row, bits = accel__dtype_bits(t->dtype);
+  uint64_t per_row = row_elements(t->rank, t->dim), skip = (uint64_t)w->first_row * per_row,
+           bits = accel__dtype_bits(t->dtype);
   s->slice = *t;
   s->slice.dim[0] = w->dim[0];
   s->slice.elements = (uint64_t)w->dim[0] * per_row;
@@ -151,7 +157,8 @@ static accel_status check_weight(const accel__source_weight *w, const accel_plug
     if (w->dim[d] < 0 || __builtin_mul_overflow(s->elements, (uint64_t)w->dim[d], &s->elements))
       return accel__fail(ACCEL_ERROR_FORMAT, "weight '%s': dim %u is out of range", w->name, d);
   }
-  if (__builtin_mul_overflow(s->elements, accel__dtype_bits((accel_plugin_dtype)format->store), &bits) || bits / 8 > INT64_MAX)
+  if (__builtin_mul_overflow(s->elements, accel__dtype_bits((accel_plugin_dtype)format->store), &bits) ||
+      bits / 8 > INT64_MAX)
     return accel__fail(ACCEL_ERROR_FORMAT, "weight '%s': too large", w->name);
   s->bytes = bits / 8;
   return ACCEL_OK;
@@ -162,8 +169,9 @@ static accel_status report(const accel__source *s, complaints *c) {
   if (status != ACCEL_OK || !c->n) return status;
   if (c->n > c->listed) accel__buffer_printf(&c->text, "; and %u more", c->n - c->listed);
   accel__fail(ACCEL_ERROR_FORMAT, "%s does not hold this model: %s", accel__checkpoint_file(s->checkpoint, 0), c->text.data);
-  return accel__remedy(ACCEL_ERROR_FORMAT, c->missing ? "config.json and the weights must be of the same model, and every shard must be there"
-                                                      : "config.json and the weights must be of the same model");
+  return accel__remedy(ACCEL_ERROR_FORMAT,
+                       c->missing ? "config.json and the weights must be of the same model, and every shard must be there"
+                                  : "config.json and the weights must be of the same model");
 }
 
 static accel_status check_all(accel__source *s) {
@@ -178,8 +186,8 @@ static accel_status check_all(accel__source *s) {
   return status;
 }
 
-accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint, uint64_t seed,
-                               const accel_plugin_format *formats, accel__source **out) {
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint,
+                               uint64_t seed, const accel_plugin_format *formats, accel__source **out) {
   *out = NULL;
   accel__source *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
@@ -285,7 +293,8 @@ done:
   return status == ACCEL_OK ? status : accel__wrap(status, "weight '%s'", w->name);
 }
 
-static void fill_random(const accel__source_weight *w, const slot *s, uint64_t seed, accel_plugin_dtype store, unsigned char *out) {
+static void fill_random(const accel__source_weight *w, const slot *s, uint64_t seed, accel_plugin_dtype store,
+                        unsigned char *out) {
   float chunk[CHUNK];
   for (uint64_t at = 0; at < s->elements; at += CHUNK) {
     uint64_t count = s->elements - at < CHUNK ? s->elements - at : CHUNK;
@@ -300,7 +309,8 @@ static void forget_parts(const accel__source *source, const slot *s) {
 
 /* Usable in place: one part, stored as wanted, aligned to its type. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s, accel_plugin_dtype store) {
-  return source->checkpoint && !w->derive && s->n_parts == 1 && s->part[0]->dtype == store && (uintptr_t)s->part[0]->data % store_bytes(store) == 0;
+  return source->checkpoint && !w->derive && s->n_parts == 1 && s->part[0]->dtype == store &&
+         (uintptr_t)s->part[0]->data % store_bytes(store) == 0;
 }
 
 static accel_status open_slot(accel__source *source, uint32_t index) {
@@ -313,9 +323,12 @@ static accel_status open_slot(accel__source *source, uint32_t index) {
   }
   ACCEL_TRY(buffer_new(s->bytes, &s->buffer));
   accel_status status = ACCEL_OK;
-  if (!source->checkpoint) fill_random(w, s, source->seed, store, s->buffer);
-  else if (w->derive) status = derive(w, s, store, s->buffer);
-  else status = join_parts(s, store, s->buffer);
+  if (!source->checkpoint)
+    fill_random(w, s, source->seed, store, s->buffer);
+  else if (w->derive)
+    status = derive(w, s, store, s->buffer);
+  else
+    status = join_parts(s, store, s->buffer);
   forget_parts(source, s);
   if (status != ACCEL_OK) buffer_free(&s->buffer, s->bytes);
   s->data = s->buffer;

@@ -1,8 +1,9 @@
 /* source.h - the weights of one program in the formats a plugin asked for: what stands behind weight_map and weight_unmap.
  *
- * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true shape).  Values are handed out straight from the
- * mapping when the stored format is the wanted one and the weight has one part; otherwise they are converted or joined into a buffer that
- * weight_unmap frees.  Peak memory of a load is therefore what the plugin keeps plus the largest tensor.
+ * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true shape).  Values are
+ * handed out straight from the mapping when the stored format is the wanted one and the weight has one part; otherwise they
+ * are converted or joined into a buffer that weight_unmap frees.  Peak memory of a load is therefore what the plugin keeps
+ * plus the largest tensor.
  */
 #ifndef ACCEL_WEIGHTS_SOURCE_H
 #define ACCEL_WEIGHTS_SOURCE_H
@@ -10,9 +11,11 @@
 #include "weights/weights.h"
 
 /* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into out[elements of the weight]. */
-typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts, float *out);
+typedef accel_status (*accel__derive_fn)(const void *user, const float *const *parts, const int64_t *part_elements,
+                                         uint32_t n_parts, float *out);
 
-/* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused QKV) unless `derive` is given. */
+/* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused QKV) unless `derive` is
+ * given. */
 typedef struct accel__source_weight {
   const char *name;
   accel_plugin_weight_use use;
@@ -22,23 +25,24 @@ typedef struct accel__source_weight {
   uint32_t n_parts; /* 0: one part called `name` */
   accel__derive_fn derive;
   const void *derive_user;
-  int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part, whose dim 0 is
-                                     stored_rows (q, k or v of a fused Wqkv) */
+  int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part,
+                                     whose dim 0 is stored_rows (q, k or v of a fused Wqkv) */
 } accel__source_weight;
 
 typedef struct accel__source accel__source;
-/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one ACCEL_ERROR_FORMAT (at most 20 by
- * name, then a count).  A part fits when dim 0 adds up and the product of its other dims is the weight's: [768,3,16,16] serves a weight [768,768].
- * Stored types other than F32, F16, BF16, F64 are refused: codes of a quantised checkpoint are never taken for numbers.
- * checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
- * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.
- * formats[n]: what weight_map must hand out; store F32, F16 or BF16 (others: ACCEL_ERROR_UNSUPPORTED naming weight and format).
- * The source keeps `weights` and `checkpoint` by reference. */
-accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint, uint64_t seed,
-                               const accel_plugin_format *formats, accel__source **out);
+/* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one
+ * ACCEL_ERROR_FORMAT (at most 20 by name, then a count).  A part fits when dim 0 adds up and the product of its other dims
+ * is the weight's: [768,3,16,16] serves a weight [768,768]. Stored types other than F32, F16, BF16, F64 are refused: codes
+ * of a quantised checkpoint are never taken for numbers. checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for
+ * matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm .weight, small noise for vectors; counter-based
+ * generator, so a value depends on (seed, name, index) only. formats[n]: what weight_map must hand out; store F32, F16 or
+ * BF16 (others: ACCEL_ERROR_UNSUPPORTED naming weight and format). The source keeps `weights` and `checkpoint` by reference.
+ */
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint,
+                               uint64_t seed, const accel_plugin_format *formats, accel__source **out);
 void accel__source_free(accel__source **s);
-/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to its type.  After the last unmap the buffer
- * is gone and the checkpoint's pages are dropped. */
+/* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to its type.  After the last
+ * unmap the buffer is gone and the checkpoint's pages are dropped. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */

@@ -1,4 +1,5 @@
-/* write.c - writing a safetensors file, laid out as the official writer does: widest types first, then by name, data 8-byte aligned. */
+/* write.c - writing a safetensors file, laid out as the official writer does: widest types first, then by name, data 8-byte
+ * aligned. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static int by_alignment(const void *left, const void *right) {
 static accel_status tensor_bytes(const char *path, const accel__tensor_info *t, uint64_t *bytes) {
   uint64_t elements = 1, bits;
   if (!t->name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a tensor without a name", path);
-  if (t->rank > 8 || !accel__dtype_bits(t->dtype)) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s': bad rank or dtype", path, t->name);
+  if (t->rank > 8 || !accel__dtype_bits(t->dtype))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s': bad rank or dtype", path, t->name);
   for (uint32_t d = 0; d < t->rank; d++) {
     if (t->dim[d] < 0 || __builtin_mul_overflow(elements, (uint64_t)t->dim[d], &elements))
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s': bad shape", path, t->name);
@@ -48,8 +50,8 @@ static void write_tensor(accel__buffer *b, const accel__tensor_info *t, uint64_t
 }
 
 /* Header length, header, data.  The length is filled in last. */
-static accel_status compose(accel__buffer *b, const char *path, const accel__tensor_info *const *order, uint32_t n, const char *const *metadata,
-                            uint32_t n_pairs) {
+static accel_status compose(accel__buffer *b, const char *path, const accel__tensor_info *const *order, uint32_t n,
+                            const char *const *metadata, uint32_t n_pairs) {
   uint64_t at = 0, bytes;
   accel__buffer_bytes(b, "\0\0\0\0\0\0\0", 8);
   accel__buffer_text(b, "{");
@@ -58,7 +60,8 @@ static accel_status compose(accel__buffer *b, const char *path, const accel__ten
     ACCEL_TRY(tensor_bytes(path, order[i], &bytes));
     if (i || n_pairs) accel__buffer_text(b, ",");
     write_tensor(b, order[i], at, at + bytes);
-    if (__builtin_add_overflow(at, bytes, &at)) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: more than 64 bits of data", path);
+    if (__builtin_add_overflow(at, bytes, &at))
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: more than 64 bits of data", path);
   }
   accel__buffer_text(b, "}");
   while (!b->failed && b->n % 8) accel__buffer_text(b, " ");
@@ -72,7 +75,8 @@ static accel_status compose(accel__buffer *b, const char *path, const accel__ten
   return ACCEL_OK;
 }
 
-static accel_status check(const char *path, const accel__tensor_info *tensors, uint32_t n, const accel__tensor_info **order) {
+static accel_status check(const char *path, const accel__tensor_info *tensors, uint32_t n,
+                          const accel__tensor_info **order) {
   accel__map names = {0};
   accel_status status = accel__map_reserve(&names, n);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
@@ -83,13 +87,15 @@ static accel_status check(const char *path, const accel__tensor_info *tensors, u
     if (status != ACCEL_OK) break;
     if (accel__map_get(&names, tensors[i].name, strlen(tensors[i].name), &before))
       status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor '%s' is given twice", path, tensors[i].name);
-    else status = accel__map_set(&names, tensors[i].name, strlen(tensors[i].name), i);
+    else
+      status = accel__map_set(&names, tensors[i].name, strlen(tensors[i].name), i);
   }
   accel__map_free(&names);
   return status;
 }
 
-accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n, const char *const *metadata, uint32_t n_pairs) {
+accel_status accel__safetensors_write(const char *path, const accel__tensor_info *tensors, uint32_t n,
+                                      const char *const *metadata, uint32_t n_pairs) {
   accel__buffer b = {0};
   const accel__tensor_info **order = malloc((n ? n : 1) * sizeof *order);
   if (!order) return accel__no_memory(n * sizeof *order);

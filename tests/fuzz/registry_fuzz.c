@@ -1,4 +1,5 @@
-/* registry_fuzz.c - arbitrary JSON added to the registry: refused with a message and nothing changed, or every entry answers questions. */
+/* registry_fuzz.c - arbitrary JSON added to the registry: refused with a message and nothing changed, or every entry answers
+ * questions. */
 #include <stdlib.h>
 #include <string.h>
 

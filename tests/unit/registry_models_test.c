@@ -1,4 +1,5 @@
-/* registry_models_test.c - the registry's configurations are enough to build their models: every text encoder, at its true shape, without a checkpoint. */
+/* registry_models_test.c - the registry's configurations are enough to build their models: every text encoder, at its true
+ * shape, without a checkpoint. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,8 +31,8 @@ static void builds(const accel__registry_model *m, const char *architecture) {
 
 static void every_encoder_builds(void **state) {
   (void)state;
-  static const char *const families[] = {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "electra", "deberta-v2", "modernbert",
-                                         "nomic-bert"};
+  static const char *const families[] = {"bert",   "roberta", "xlm-roberta", "camembert",  "distilbert", "mpnet",
+                                         "albert", "electra", "deberta-v2",  "modernbert", "nomic-bert"};
   accel__registry *r;
   assert_int_equal(accel__registry_create(NULL, &r), ACCEL_OK);
   for (size_t f = 0; f < sizeof families / sizeof *families; f++) {

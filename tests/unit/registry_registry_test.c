@@ -1,4 +1,5 @@
-/* registry_registry_test.c - the model registry: the embedded data, names, questions, additions, profiles, derived entries, threads. */
+/* registry_registry_test.c - the model registry: the embedded data, names, questions, additions, profiles, derived entries,
+ * threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -154,16 +155,18 @@ static void published_precisions(void **state) {
   (void)state;
   static const struct {
     const char *hardware, *bert, *llama;
-  } rows[] = {{"cpu", "10110000", "10111111"},      {"cuda", "11111100", "11111111"},   {"amd", "11110000", "11111111"},
-              {"apple", "11000000", "11000000"},    {"openvino", "11010000", "11010000"}, {"qualcomm", "00000000", "00000000"},
-              {"opencl", "11010000", "11011111"},   {"vulkan", "11010000", "11011111"}, {"webnn", "10000000", "00000000"},
+  } rows[] = {{"cpu", "10110000", "10111111"},    {"cuda", "11111100", "11111111"},     {"amd", "11110000", "11111111"},
+              {"apple", "11000000", "11000000"},  {"openvino", "11010000", "11010000"}, {"qualcomm", "00000000", "00000000"},
+              {"opencl", "11010000", "11011111"}, {"vulkan", "11010000", "11011111"},   {"webnn", "10000000", "00000000"},
               {"webgpu", "11000000", "00000000"}};
   assert_int_equal(sizeof rows / sizeof *rows, accel__hardware_count);
   for (size_t h = 0; h < sizeof rows / sizeof *rows; h++) {
     for (uint32_t p = 0; p < accel__precision_count; p++) {
       const char *name = accel__precision_names[p];
-      if (precision("bert-base-uncased", rows[h].hardware, name) != rows[h].bert[p] - '0') fail_msg("bert %s %s", rows[h].hardware, name);
-      if (precision("meta-llama/Llama-3.2-1B", rows[h].hardware, name) != rows[h].llama[p] - '0') fail_msg("llama %s %s", rows[h].hardware, name);
+      if (precision("bert-base-uncased", rows[h].hardware, name) != rows[h].bert[p] - '0')
+        fail_msg("bert %s %s", rows[h].hardware, name);
+      if (precision("meta-llama/Llama-3.2-1B", rows[h].hardware, name) != rows[h].llama[p] - '0')
+        fail_msg("llama %s %s", rows[h].hardware, name);
     }
   }
 }
@@ -178,9 +181,11 @@ static uint32_t count(const accel_registry_filter *filter) {
 
 static void families_have_entries(void **state) {
   (void)state;
-  static const char *const families[] = {"bert", "t5", "llama", "clip", "vit", "clap", "whisper", "wav2vec2", "llava", "llava-next", "xclip", "qwen2",
-                                         "qwen3", "detr", "mixtral", "qwen3-moe", "mamba", "stable-diffusion", "roberta", "xlm-roberta", "camembert",
-                                         "distilbert", "mpnet", "albert", "electra", "deberta-v2", "modernbert", "nomic-bert"};
+  static const char *const families[] = {"bert",    "t5",          "llama",      "clip",       "vit",   "clap",
+                                         "whisper", "wav2vec2",    "llava",      "llava-next", "xclip", "qwen2",
+                                         "qwen3",   "detr",        "mixtral",    "qwen3-moe",  "mamba", "stable-diffusion",
+                                         "roberta", "xlm-roberta", "camembert",  "distilbert", "mpnet", "albert",
+                                         "electra", "deberta-v2",  "modernbert", "nomic-bert"};
   for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
     accel_registry_filter filter = {.size = sizeof filter, .family = families[i]};
     if (count(&filter) < 3) fail_msg("%s has %u entries", families[i], count(&filter));
@@ -190,23 +195,28 @@ static void families_have_entries(void **state) {
 /* Every entry resolves, with everything an entry must have; text encoders can be built from it. */
 static void every_entry_is_whole(void **state) {
   (void)state;
-  static const char *const encoders[] = {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "albert", "electra", "deberta-v2", "modernbert",
-                                         "nomic-bert"};
+  static const char *const encoders[] = {"bert",   "roberta", "xlm-roberta", "camembert",  "distilbert", "mpnet",
+                                         "albert", "electra", "deberta-v2",  "modernbert", "nomic-bert"};
   accel_strings *list;
   assert_int_equal(accel__registry_list(registry, NULL, &list), ACCEL_OK);
   assert_true(list->n >= 150);
   for (uint32_t i = 0; i < list->n; i++) {
     const accel__registry_model *m = look(list->item[i]);
     if (i && strcasecmp(list->item[i - 1], list->item[i]) >= 0) fail_msg("not in order: %s", list->item[i]);
-    if (m->entry.embedding_dim < 1 || m->entry.sequence_length < 1 || m->entry.default_batch_size < 1 || !*m->entry.description || !*m->entry.architecture ||
-        !m->entry.hardware->n || !*m->model_type || !m->n_keep_fp32 || !accel__registry_lists(m, "cpu", "fp32") || !m->options)
+    if (m->entry.embedding_dim < 1 || m->entry.sequence_length < 1 || m->entry.default_batch_size < 1 ||
+        !*m->entry.description || !*m->entry.architecture || !m->entry.hardware->n || !*m->model_type || !m->n_keep_fp32 ||
+        !accel__registry_lists(m, "cpu", "fp32") || !m->options)
       fail_msg("%s is incomplete", list->item[i]);
-    if (!accel__registry_task_name(m->task) || strcmp(accel__registry_task_name(m->task), m->task) != 0) fail_msg("%s: task %s", list->item[i], m->task);
+    if (!accel__registry_task_name(m->task) || strcmp(accel__registry_task_name(m->task), m->task) != 0)
+      fail_msg("%s: task %s", list->item[i], m->task);
     for (size_t k = 0; k < sizeof encoders / sizeof *encoders; k++) {
       if (strcmp(m->entry.family, encoders[k]) != 0) continue;
-      const accel__json *config = m->config, *dim = accel__json_get(config, strcmp(m->entry.family, "distilbert") ? "hidden_size" : "dim");
-      if (!config || !dim || !accel__json_get(config, "model_type") || !accel__json_get(config, "architectures")) fail_msg("%s has no config", list->item[i]);
-      if (dim->valuedouble != (double)m->entry.embedding_dim && !strstr(list->item[i], "distiluse")) fail_msg("%s: width %g", list->item[i], dim->valuedouble);
+      const accel__json *config = m->config,
+                        *dim = accel__json_get(config, strcmp(m->entry.family, "distilbert") ? "hidden_size" : "dim");
+      if (!config || !dim || !accel__json_get(config, "model_type") || !accel__json_get(config, "architectures"))
+        fail_msg("%s has no config", list->item[i]);
+      if (dim->valuedouble != (double)m->entry.embedding_dim && !strstr(list->item[i], "distiluse"))
+        fail_msg("%s: width %g", list->item[i], dim->valuedouble);
     }
   }
   free(list);
@@ -216,7 +226,8 @@ static void t5_keeps_wo(void **state) {
   (void)state;
   const accel__registry_model *m = look("t5-small");
   bool found = false;
-  for (uint32_t i = 0; i < m->n_keep_fp32; i++) found |= accel__glob(m->keep_fp32[i], "encoder.block.0.layer.1.DenseReluDense.wo.weight");
+  for (uint32_t i = 0; i < m->n_keep_fp32; i++)
+    found |= accel__glob(m->keep_fp32[i], "encoder.block.0.layer.1.DenseReluDense.wo.weight");
   assert_true(found);
   assert_true(m->bf16_preferred);
   assert_true(m->language_model);
@@ -249,11 +260,13 @@ static void filters(void **state) {
 static void unknown_words(void **state) {
   (void)state;
   int yes = 7;
-  assert_int_equal(accel__registry_precision_supported(registry, "bert-base-uncased", "toaster", "fp32", &yes), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__registry_precision_supported(registry, "bert-base-uncased", "toaster", "fp32", &yes),
+                   ACCEL_ERROR_ARGUMENT);
   assert_int_equal(yes, 0);
   assert_non_null(strstr(accel__message(), "toaster"));
   assert_non_null(strstr(accel__remedy_text(), "opencl"));
-  assert_int_equal(accel__registry_precision_supported(registry, "bert-base-uncased", "cpu", "fp99", &yes), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__registry_precision_supported(registry, "bert-base-uncased", "cpu", "fp99", &yes),
+                   ACCEL_ERROR_ARGUMENT);
   assert_non_null(strstr(accel__remedy_text(), "bf16"));
   assert_false(accel__registry_lists(look("bert-base-uncased"), "toaster", "fp32"));
   assert_true(accel__registry_lists(look("bert-base-uncased"), "HIP", "half"));
@@ -261,7 +274,8 @@ static void unknown_words(void **state) {
 
 static void dependencies_merge_in_order(void **state) {
   (void)state;
-  accel_strings *base = needs("bert-base-uncased", NULL, NULL), *amd = needs("bert-base-uncased", "rocm", NULL), *both = needs("bert-base-uncased", "amd", "bf16");
+  accel_strings *base = needs("bert-base-uncased", NULL, NULL), *amd = needs("bert-base-uncased", "rocm", NULL),
+                *both = needs("bert-base-uncased", "amd", "bf16");
   assert_true(base->n > 0 && amd->n > base->n && both->n > amd->n);
   for (uint32_t i = 0; i < base->n; i++) assert_string_equal(base->item[i], amd->item[i]);
   for (uint32_t i = 0; i < amd->n; i++) assert_string_equal(amd->item[i], both->item[i]);
@@ -292,8 +306,11 @@ static void what_is_not_listed_says_so(void **state) {
 
 static void repeats_are_dropped(void **state) {
   (void)state;
-  adds("{\"id\":\"me/deps\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":8,\"dependencies\":{\"system\":[\"a\",\"b\",\"a\"],"
-       "\"optional\":{\"cpu\":[\"b\",\"c\"]},\"precision\":{\"fp32\":[\"c\",\"d\",\"a\"]}}}");
+  adds(
+      "{\"id\":\"me/"
+      "deps\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":8,\"dependencies\":{\"system\":[\"a\",\"b\",\"a\"]"
+      ","
+      "\"optional\":{\"cpu\":[\"b\",\"c\"]},\"precision\":{\"fp32\":[\"c\",\"d\",\"a\"]}}}");
   accel_strings *list = needs("me/deps", "cpu", "fp32");
   assert_int_equal(list->n, 4);
   for (uint32_t i = 0; i < 4; i++) assert_int_equal(list->item[i][0], "abcd"[i]);
@@ -304,8 +321,11 @@ static void repeats_are_dropped(void **state) {
 
 static void entries_are_added_and_overridden(void **state) {
   (void)state;
-  adds("{\"id\":\"me/mine\",\"aliases\":[\"mine\"],\"family\":\"bert\",\"embedding_dim\":32,\"sequence_length\":64,\"default_batch_size\":4,"
-       "\"options\":{\"cpu\":{\"threads\":2}},\"precision_compatibility\":{\"cpu\":{\"int4\":true,\"int8\":false}}}");
+  adds(
+      "{\"id\":\"me/"
+      "mine\",\"aliases\":[\"mine\"],\"family\":\"bert\",\"embedding_dim\":32,\"sequence_length\":64,\"default_batch_size\":"
+      "4,"
+      "\"options\":{\"cpu\":{\"threads\":2}},\"precision_compatibility\":{\"cpu\":{\"int4\":true,\"int8\":false}}}");
   const accel__registry_model *m = look("Mine");
   assert_int_equal(m->entry.embedding_dim, 32);
   assert_int_equal(m->entry.default_batch_size, 4);
@@ -331,8 +351,10 @@ static void entries_are_added_and_overridden(void **state) {
 static void families_are_added(void **state) {
   (void)state;
   assert_int_equal(look("t5-small")->n_keep_fp32, 4);
-  adds("{\"families\":{\"bert2\":{\"model_types\":[\"bert2\"],\"task\":\"fill-mask\",\"architecture\":\"Bert2Model\",\"embedding_dim\":3,\"sequence_length\":5},"
-       "\"t5\":{\"keep_fp32\":[\"*\"]}}}");
+  adds(
+      "{\"families\":{\"bert2\":{\"model_types\":[\"bert2\"],\"task\":\"fill-mask\",\"architecture\":\"Bert2Model\","
+      "\"embedding_dim\":3,\"sequence_length\":5},"
+      "\"t5\":{\"keep_fp32\":[\"*\"]}}}");
   adds("{\"family\":\"bert2\",\"models\":[{\"id\":\"me/two\"}]}");
   assert_string_equal(look("me/two")->entry.architecture, "Bert2Model");
   assert_string_equal(look("me/two")->model_type, "bert2");
@@ -346,23 +368,30 @@ static void bad_additions(void **state) {
   refuses("", "added.json");
   refuses("[]", "is of type array, expected object");
   refuses("Infinity", "is of type number, expected object");
-  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":1e300}", "field 'embedding_dim' is 1e+300, expected at most");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":1e300}",
+          "field 'embedding_dim' is 1e+300, expected at most");
   refuses("{\"id\":1}", "field 'id' is of type integer, expected string");
   refuses("{}", "lacks 'id'");
   refuses("{\"id\":\"../etc\",\"family\":\"bert\"}", "field 'id'");
   refuses("{\"id\":\"a/b/c\",\"family\":\"bert\"}", "field 'id'");
   refuses("{\"id\":\"me/new\"}", "lacks 'family'");
   refuses("{\"id\":\"me/new\",\"family\":\"berd\"}", "'berd' is not known");
-  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":-1}", "field 'embedding_dim' is -1, expected at least 1");
-  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":1.5}", "field 'embedding_dim' is of type number, expected integer");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":-1}",
+          "field 'embedding_dim' is -1, expected at least 1");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embedding_dim\":1.5}",
+          "field 'embedding_dim' is of type number, expected integer");
   refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"embeding_dim\":1}", "field 'embeding_dim' is not a field of the format");
   refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"hardware_compatibility\":{\"toaster\":true}}", "toaster");
-  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"hardware_compatibility\":{\"cpu\":1}}", "field 'hardware_compatibility.cpu' is of type integer, expected boolean");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"hardware_compatibility\":{\"cpu\":1}}",
+          "field 'hardware_compatibility.cpu' is of type integer, expected boolean");
   refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"precision_compatibility\":{\"cpu\":{\"fp99\":true}}}", "fp99");
-  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"model_precision\":\"float99\"}", "expected one of: float32, float16, bfloat16");
+  refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"model_precision\":\"float99\"}",
+          "expected one of: float32, float16, bfloat16");
   refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"aliases\":[\"t5-small\"]}", "belongs to 'google-t5/t5-small' already");
-  refuses("{\"models\":[{\"id\":\"me/a\",\"family\":\"bert\"},{\"id\":\"ME/A\",\"family\":\"bert\"}]}", "given to two entries");
-  refuses("{\"models\":[{\"id\":\"me/a\",\"family\":\"bert\"},{\"id\":\"me/b\",\"family\":\"bert\",\"embedding_dim\":0}]}", "field 'models[1].embedding_dim'");
+  refuses("{\"models\":[{\"id\":\"me/a\",\"family\":\"bert\"},{\"id\":\"ME/A\",\"family\":\"bert\"}]}",
+          "given to two entries");
+  refuses("{\"models\":[{\"id\":\"me/a\",\"family\":\"bert\"},{\"id\":\"me/b\",\"family\":\"bert\",\"embedding_dim\":0}]}",
+          "field 'models[1].embedding_dim'");
   refuses("{\"families\":{\"x\":{\"tasks\":1}}}", "field 'families.x.tasks' is not a field of the format");
   refuses("{\"families\":{},\"tasks\":{}}", "field 'tasks' is not a field of the format");
   refuses("{\"id\":\"me/new\",\"family\":\"bert\",\"description\":\"a\\u0000b\"}", "added.json");
@@ -410,7 +439,8 @@ static void profiles_replace_or_merge(void **state) {
   int supported = 7;
   assert_int_equal(accel__registry_hardware_supported(registry, model, "qualcomm", &supported), ACCEL_OK);
   assert_int_equal(supported, 0);
-  assert_int_equal(accel__registry_set_profile(registry, "no/such", "cpu", names, values, 2, true), ACCEL_ERROR_UNKNOWN_MODEL);
+  assert_int_equal(accel__registry_set_profile(registry, "no/such", "cpu", names, values, 2, true),
+                   ACCEL_ERROR_UNKNOWN_MODEL);
   assert_int_equal(accel__registry_set_profile(registry, model, "toaster", names, values, 2, true), ACCEL_ERROR_ARGUMENT);
   static const char *const wrong[] = {"fp32", "fp99"};
   assert_int_equal(accel__registry_set_profile(registry, model, "cpu", wrong, values, 2, true), ACCEL_ERROR_ARGUMENT);
@@ -425,8 +455,21 @@ static void entries_as_json(void **state) {
   char *json;
   assert_int_equal(accel__registry_json(registry, "bert-base-uncased", &json), ACCEL_OK);
   assert_int_equal(accel__json_parse(json, strlen(json), "entry", &file), ACCEL_OK);
-  static const char *const fields[] = {"id", "aliases", "description", "family", "architecture", "embedding_dim", "sequence_length", "model_precision",
-                                       "default_batch_size", "hardware_compatibility", "precision_compatibility", "dependencies", "keep_fp32", "options", "config"};
+  static const char *const fields[] = {"id",
+                                       "aliases",
+                                       "description",
+                                       "family",
+                                       "architecture",
+                                       "embedding_dim",
+                                       "sequence_length",
+                                       "model_precision",
+                                       "default_batch_size",
+                                       "hardware_compatibility",
+                                       "precision_compatibility",
+                                       "dependencies",
+                                       "keep_fp32",
+                                       "options",
+                                       "config"};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
     if (!accel__json_get(file.root, fields[i])) fail_msg("no '%s' in %s", fields[i], json);
   }
@@ -436,7 +479,8 @@ static void entries_as_json(void **state) {
   assert_string_equal(accel__json_get(config, "model_type")->valuestring, "bert");
   assert_string_equal(accel__json_get(config, "architectures")->child->valuestring, "BertForMaskedLM");
   assert_int_equal((int)accel__json_get(config, "vocab_size")->valuedouble, 30522);
-  assert_int_equal(accel__registry_add(registry, json, strlen(json), "printed"), ACCEL_OK); /* what is printed can be read back */
+  assert_int_equal(accel__registry_add(registry, json, strlen(json), "printed"),
+                   ACCEL_OK); /* what is printed can be read back */
   accel__json_free(&file);
   free(json);
   assert_int_equal(accel__registry_json(registry, NULL, &json), ACCEL_OK);
@@ -451,8 +495,10 @@ static void entries_as_json(void **state) {
 
 static void directories_are_derived(void **state) {
   (void)state;
-  temp_text("model/config.json", "{\"model_type\":\"roberta\",\"architectures\":[\"RobertaForMaskedLM\"],\"hidden_size\":24,\"max_position_embeddings\":66,"
-                                 "\"torch_dtype\":\"float16\"}");
+  temp_text("model/config.json",
+            "{\"model_type\":\"roberta\",\"architectures\":[\"RobertaForMaskedLM\"],\"hidden_size\":24,\"max_position_"
+            "embeddings\":66,"
+            "\"torch_dtype\":\"float16\"}");
   const accel__registry_model *m = look(temp_path("model"));
   assert_true(m->derived);
   assert_string_equal(m->entry.family, "roberta");
@@ -465,7 +511,8 @@ static void directories_are_derived(void **state) {
   assert_int_equal(precision(temp_path("model"), "hip", "fp16"), 1);
   assert_ptr_equal(look(temp_path("model")), m);
   uint32_t listed = count(NULL);
-  temp_text("clip/config.json", "{\"model_type\":\"clip\",\"projection_dim\":16,\"text_config\":{\"max_position_embeddings\":12}}");
+  temp_text("clip/config.json",
+            "{\"model_type\":\"clip\",\"projection_dim\":16,\"text_config\":{\"max_position_embeddings\":12}}");
   m = look(temp_path("clip"));
   assert_int_equal(m->entry.embedding_dim, 16);
   assert_int_equal(m->entry.sequence_length, 12);
@@ -505,10 +552,13 @@ static void *ask(void *arg) {
     const accel__registry_model *m;
     accel_strings *list;
     int yes = 0;
-    if (accel__registry_lookup(registry, i % 2 ? "t5-small" : "me/shared", &m) != ACCEL_OK || m->entry.embedding_dim < 1) wrong++;
+    if (accel__registry_lookup(registry, i % 2 ? "t5-small" : "me/shared", &m) != ACCEL_OK || m->entry.embedding_dim < 1)
+      wrong++;
     if (accel__registry_precision_supported(registry, "me/shared", "cpu", "fp32", &yes) != ACCEL_OK || !yes) wrong++;
-    if (accel__registry_dependencies(registry, "me/shared", "amd", "int8", &list) != ACCEL_OK) wrong++;
-    else free(list);
+    if (accel__registry_dependencies(registry, "me/shared", "amd", "int8", &list) != ACCEL_OK)
+      wrong++;
+    else
+      free(list);
   }
   *(intptr_t *)arg = wrong;
   return NULL;
@@ -537,7 +587,9 @@ static void questions_during_additions(void **state) {
 /* Memory refused at every single place. */
 static void refused_memory(void **state) {
   (void)state;
-  static const char json[] = "{\"models\":[{\"id\":\"me/oom\",\"aliases\":[\"oom\"],\"family\":\"bert\",\"embedding_dim\":3,\"sequence_length\":4}]}";
+  static const char json[] =
+      "{\"models\":[{\"id\":\"me/"
+      "oom\",\"aliases\":[\"oom\"],\"family\":\"bert\",\"embedding_dim\":3,\"sequence_length\":4}]}";
   bool whole = false;
   for (int at = 1; !whole && at < 20000; at += at < 200 ? 1 : 97) {
     char point[40];
@@ -600,7 +652,8 @@ static void schema_keywords(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char schema[300];
     snprintf(schema, sizeof schema, "{\"definitions\":{\"x\":{%s},\"y\":{\"type\":\"string\"}}}", cases[i].schema);
-    if (schema_verdict(schema, cases[i].good) != ACCEL_OK) fail_msg("%s refuses %s: %s", schema, cases[i].good, accel__message());
+    if (schema_verdict(schema, cases[i].good) != ACCEL_OK)
+      fail_msg("%s refuses %s: %s", schema, cases[i].good, accel__message());
     if (schema_verdict(schema, cases[i].bad) != ACCEL_ERROR_FORMAT) fail_msg("%s takes %s", schema, cases[i].bad);
   }
   assert_int_equal(schema_verdict("{\"definitions\":{\"x\":{\"oneOf\":[]}}}", "1"), ACCEL_ERROR_FORMAT);
@@ -612,14 +665,30 @@ static void schema_keywords(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(hardware_and_precision_aliases), cmocka_unit_test(model_names), cmocka_unit_test(unknown_models),
-      cmocka_unit_test(bert_base_uncased), cmocka_unit_test(published_precisions), cmocka_unit_test(families_have_entries),
-      cmocka_unit_test(every_entry_is_whole), cmocka_unit_test(t5_keeps_wo), cmocka_unit_test(filters), cmocka_unit_test(unknown_words),
-      cmocka_unit_test(dependencies_merge_in_order), cmocka_unit_test(what_is_not_listed_says_so), cmocka_unit_test(repeats_are_dropped),
-      cmocka_unit_test(bad_additions), cmocka_unit_test(files_and_directories), cmocka_unit_test(profiles_replace_or_merge),
-      cmocka_unit_test(entries_as_json), cmocka_unit_test(directories_are_derived), cmocka_unit_test(bad_directories),
-      cmocka_unit_test(questions_during_additions), cmocka_unit_test(entries_are_added_and_overridden), cmocka_unit_test(families_are_added),
-      cmocka_unit_test(refused_memory), cmocka_unit_test(schema_keywords),
+      cmocka_unit_test(hardware_and_precision_aliases),
+      cmocka_unit_test(model_names),
+      cmocka_unit_test(unknown_models),
+      cmocka_unit_test(bert_base_uncased),
+      cmocka_unit_test(published_precisions),
+      cmocka_unit_test(families_have_entries),
+      cmocka_unit_test(every_entry_is_whole),
+      cmocka_unit_test(t5_keeps_wo),
+      cmocka_unit_test(filters),
+      cmocka_unit_test(unknown_words),
+      cmocka_unit_test(dependencies_merge_in_order),
+      cmocka_unit_test(what_is_not_listed_says_so),
+      cmocka_unit_test(repeats_are_dropped),
+      cmocka_unit_test(bad_additions),
+      cmocka_unit_test(files_and_directories),
+      cmocka_unit_test(profiles_replace_or_merge),
+      cmocka_unit_test(entries_as_json),
+      cmocka_unit_test(directories_are_derived),
+      cmocka_unit_test(bad_directories),
+      cmocka_unit_test(questions_during_additions),
+      cmocka_unit_test(entries_are_added_and_overridden),
+      cmocka_unit_test(families_are_added),
+      cmocka_unit_test(refused_memory),
+      cmocka_unit_test(schema_keywords),
   };
   return cmocka_run_group_tests(tests, make, unmake);
 }

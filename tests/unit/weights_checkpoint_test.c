@@ -1,4 +1,5 @@
-/* weights_checkpoint_test.c - checkpoints on disk: files the official package wrote, our writer, shards, directories, refusals, look-up of models. */
+/* weights_checkpoint_test.c - checkpoints on disk: files the official package wrote, our writer, shards, directories,
+ * refusals, look-up of models. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -37,9 +38,10 @@ static void official_dtypes(void **state) {
   static const struct {
     const char *name, *dtype;
     bool whole; /* integers drop the half */
-  } cases[] = {{"t.float64", "F64", false}, {"t.float32", "F32", false}, {"t.float16", "F16", false}, {"t.bfloat16", "BF16", false},
-               {"t.int64", "I64", true},    {"t.int32", "I32", true},    {"t.int16", "I16", true},    {"t.int8", "I8", true},
-               {"t.uint64", "U64", true},   {"t.uint32", "U32", true},   {"t.uint16", "U16", true},   {"t.uint8", "U8", true}};
+  } cases[] = {{"t.float64", "F64", false},   {"t.float32", "F32", false}, {"t.float16", "F16", false},
+               {"t.bfloat16", "BF16", false}, {"t.int64", "I64", true},    {"t.int32", "I32", true},
+               {"t.int16", "I16", true},      {"t.int8", "I8", true},      {"t.uint64", "U64", true},
+               {"t.uint32", "U32", true},     {"t.uint16", "U16", true},   {"t.uint8", "U8", true}};
   accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/dtypes.safetensors");
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     const accel__tensor_info *t = accel__checkpoint_find(c, cases[k].name);
@@ -153,10 +155,12 @@ static void writer_refuses(void **state) {
   t[0] = sample[1];
   t[0].rank = 9;
   assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
-  t[0] = (accel__tensor_info){.name = "big", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {INT64_MAX, INT64_MAX}, .data = numbers};
+  t[0] = (accel__tensor_info){
+      .name = "big", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {INT64_MAX, INT64_MAX}, .data = numbers};
   assert_int_equal(accel__safetensors_write(path, t, 1, NULL, 0), ACCEL_ERROR_ARGUMENT);
   assert_false(accel__file_exists(path));
-  assert_int_equal(accel__safetensors_write(temp_path("no/such/place.safetensors"), sample, 1, NULL, 0), ACCEL_ERROR_NOT_FOUND);
+  assert_int_equal(accel__safetensors_write(temp_path("no/such/place.safetensors"), sample, 1, NULL, 0),
+                   ACCEL_ERROR_NOT_FOUND);
 }
 
 /* ---- directories ---- */
@@ -165,7 +169,8 @@ static void directories(void **state) {
   (void)state;
   accel__checkpoint *c;
   mkdir(temp_path("d1"), 0700);
-  assert_int_equal(accel__safetensors_write(temp_path("d1/diffusion_pytorch_model.safetensors"), sample, 2, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("d1/diffusion_pytorch_model.safetensors"), sample, 2, NULL, 0),
+                   ACCEL_OK);
   c = opens(temp_path("d1"));
   assert_int_equal(accel__checkpoint_count(c), 2);
   accel__checkpoint_close(&c);
@@ -184,8 +189,9 @@ static void other_formats_are_refused(void **state) {
   (void)state;
   static const struct {
     const char *file, *reason;
-  } cases[] = {{"pytorch_model.bin", "pickle"}, {"model.pt", "pickle"},   {"model.pth", "pickle"},      {"model.ckpt", "pickle"},
-               {"tf_model.h5", "TensorFlow"},   {"flax_model.msgpack", "Flax"}, {"model.onnx", "ONNX"}, {"model-q4.gguf", "GGUF"}};
+  } cases[] = {{"pytorch_model.bin", "pickle"}, {"model.pt", "pickle"},        {"model.pth", "pickle"},
+               {"model.ckpt", "pickle"},        {"tf_model.h5", "TensorFlow"}, {"flax_model.msgpack", "Flax"},
+               {"model.onnx", "ONNX"},          {"model-q4.gguf", "GGUF"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char name[120], directory[40];
     snprintf(directory, sizeof directory, "f%zu", i);
@@ -234,8 +240,10 @@ static void index_rules(void **state) {
     const char *index, *words;
     accel_status code;
   } cases[] = {
-      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"c.safetensors\"}}", "shard 'c.safetensors' is not in", ACCEL_ERROR_NOT_FOUND},
-      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"a.safetensors\"}}", "tensor 'y' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"one\":\"c.safetensors\"}}", "shard 'c.safetensors' is not in",
+       ACCEL_ERROR_NOT_FOUND},
+      {"{\"weight_map\":{\"x\":\"a.safetensors\",\"y\":\"a.safetensors\"}}", "tensor 'y' is not in 'a.safetensors'",
+       ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"../a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"/etc/passwd\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
       {"{\"weight_map\":{\"x\":\"sub/a.safetensors\"}}", "no plain file name", ACCEL_ERROR_FORMAT},
@@ -249,8 +257,10 @@ static void index_rules(void **state) {
       {"{}", "weight_map", ACCEL_ERROR_FORMAT},
       {"[1]", "index.json", ACCEL_ERROR_FORMAT},
       {"{", "index.json", ACCEL_ERROR_FORMAT},
-      {"{\"weight_map\":{\"x\":\"b.safetensors\",\"nothing\":\"a.safetensors\"}}", "'nothing' is not in 'a.safetensors'", ACCEL_ERROR_FORMAT},
-      {"{\"weight_map\":{\"one\":\"b.safetensors\",\"nothing\":\"b.safetensors\",\"q\":\"a.safetensors\"}}", "tensor 'x' is in", ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"x\":\"b.safetensors\",\"nothing\":\"a.safetensors\"}}", "'nothing' is not in 'a.safetensors'",
+       ACCEL_ERROR_FORMAT},
+      {"{\"weight_map\":{\"one\":\"b.safetensors\",\"nothing\":\"b.safetensors\",\"q\":\"a.safetensors\"}}",
+       "tensor 'x' is in", ACCEL_ERROR_FORMAT},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char directory[40];
@@ -312,10 +322,33 @@ static void forgotten_pages_leave_and_come_back(void **state) {
   uint64_t before = resident(mapped->data, BYTES);
   accel__checkpoint_forget(c, mapped);
   uint64_t after = resident(mapped->data, BYTES);
-  if (before != UINT64_MAX && before > 0) assert_true(before >= 200 && after <= 2); /* the pages at both ends may be shared */
+  if (before != UINT64_MAX && before > 0)
+    assert_true(before >= 200 && after <= 2); /* the pages at both ends may be shared */
   assert_memory_equal(mapped->data, bytes, BYTES);
   accel__checkpoint_close(&c);
   free(bytes);
+}
+
+static void checkpoints_are_joined(void **state) {
+  (void)state;
+  accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/sharded"),
+                    *other = opens(ACCEL_FIXTURES "/weights/dtypes.safetensors"), *twin;
+  uint64_t hash = accel__checkpoint_hash(c);
+  assert_int_equal(accel__checkpoint_join(c, &other, "2_Dense/"), ACCEL_OK);
+  assert_null(other);
+  assert_int_equal(accel__checkpoint_count(c), 3 + 19);
+  assert_int_not_equal(accel__checkpoint_hash(c), hash);
+  assert_null(accel__checkpoint_find(c, "t.float32"));
+  const accel__tensor_info *t = accel__checkpoint_find(c, "2_Dense/t.float32");
+  float all[15];
+  assert_int_equal(accel__tensor_to_f32(t, 0, 15, all), ACCEL_OK);
+  for (uint64_t i = 0; i < 15; i++) assert_true(all[i] == value(i));
+  assert_non_null(strstr(accel__checkpoint_file(c, t->file), "dtypes.safetensors"));
+  accel__checkpoint_forget(c, t);
+  twin = opens(ACCEL_FIXTURES "/weights/sharded");
+  assert_int_equal(accel__checkpoint_join(c, &twin, ""), ACCEL_ERROR_FORMAT); /* the same names again */
+  assert_null(twin);
+  accel__checkpoint_close(&c);
 }
 
 /* Offsets beyond 4 GiB: a sparse file. */
@@ -323,8 +356,9 @@ static void large_files(void **state) {
   (void)state;
   const uint64_t large = 5ull << 30;
   char header[300], path[400];
-  int n = snprintf(header + 8, sizeof header - 8, "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]},"
-                                                  "\"last\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5368709120,5368709124]}}");
+  int n = snprintf(header + 8, sizeof header - 8,
+                   "{\"large\":{\"dtype\":\"U8\",\"shape\":[5,1073741824],\"data_offsets\":[0,5368709120]},"
+                   "\"last\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[5368709120,5368709124]}}");
   const float last = 42;
   memset(header, 0, 8);
   header[0] = (char)n;
@@ -445,10 +479,20 @@ static void models_are_found(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(official_dtypes), cmocka_unit_test(official_shards), cmocka_unit_test(written_files_are_read), cmocka_unit_test(writer_refuses),
-      cmocka_unit_test(directories), cmocka_unit_test(other_formats_are_refused), cmocka_unit_test(bad_files), cmocka_unit_test(index_rules),
-      cmocka_unit_test(hash_follows_the_file), cmocka_unit_test(forgotten_pages_leave_and_come_back),
-      cmocka_unit_test(large_files), cmocka_unit_test(faults), cmocka_unit_test(models_are_found),
+      cmocka_unit_test(official_dtypes),
+      cmocka_unit_test(official_shards),
+      cmocka_unit_test(written_files_are_read),
+      cmocka_unit_test(writer_refuses),
+      cmocka_unit_test(directories),
+      cmocka_unit_test(other_formats_are_refused),
+      cmocka_unit_test(bad_files),
+      cmocka_unit_test(index_rules),
+      cmocka_unit_test(hash_follows_the_file),
+      cmocka_unit_test(forgotten_pages_leave_and_come_back),
+      cmocka_unit_test(checkpoints_are_joined),
+      cmocka_unit_test(large_files),
+      cmocka_unit_test(faults),
+      cmocka_unit_test(models_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

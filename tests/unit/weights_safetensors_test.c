@@ -31,7 +31,9 @@ static accel_status parse_bytes(const char *header, size_t n, uint64_t length, s
   return status;
 }
 
-static accel_status parse(const char *header, size_t data) { return parse_bytes(header, strlen(header), strlen(header), data); }
+static accel_status parse(const char *header, size_t data) {
+  return parse_bytes(header, strlen(header), strlen(header), data);
+}
 
 static void takes(const char *header, size_t data, uint32_t n) {
   if (parse(header, data) != ACCEL_OK) fail_msg("%s: %s", header, accel__message());
@@ -41,11 +43,13 @@ static void takes(const char *header, size_t data, uint32_t n) {
 static void refuses(const char *header, size_t data, const char *words) {
   accel_status status = parse(header, data);
   if (status != ACCEL_ERROR_FORMAT) fail_msg("%s -> %d", header, (int)status);
-  if (!strstr(accel__message(), "f.safetensors") || !strstr(accel__message(), words)) fail_msg("%s\nsays: %s\nexpected: %s", header, accel__message(), words);
+  if (!strstr(accel__message(), "f.safetensors") || !strstr(accel__message(), words))
+    fail_msg("%s\nsays: %s\nexpected: %s", header, accel__message(), words);
   assert_true(accel__remedy_text()[0]);
 }
 
-#define T(name, dtype, shape, begin, end) "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
+#define T(name, dtype, shape, begin, end) \
+  "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" #begin "," #end "]}"
 
 static void good_headers(void **state) {
   (void)state;
@@ -68,13 +72,15 @@ static void good_headers(void **state) {
   takes("{" T("nibbles", "F4", "[2,3]", 0, 3) "}", 3, 1);
   takes("{" T("r8", "U8", "[1,1,1,1,1,1,1,2]", 0, 2) "}", 2, 1);
   takes("{ \"a\" :\t{ \"shape\" : [ 1 , 2 ] ,\n\"data_offsets\":[ 0 , 2 ],\"dtype\":\"U8\" } }", 2, 1);
-  takes("{\"a\":{\"dtype\":\"U8\",\"later\":{\"x\":[1,-2.5e3,true,false,null,\"s\"]},\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
+  takes("{\"a\":{\"dtype\":\"U8\",\"later\":{\"x\":[1,-2.5e3,true,false,null,\"s\"]},\"shape\":[1],\"data_offsets\":[0,1]}}",
+        1, 1);
   takes("{\"dt\":{\"d\\u0074ype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
 }
 
 static void strings(void **state) {
   (void)state;
-  takes("{\"\\u00e9\\ud83d\\ude00\\\"\\\\\\/\\b\\f\\n\\r\\t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, 1);
+  takes("{\"\\u00e9\\ud83d\\ude00\\\"\\\\\\/\\b\\f\\n\\r\\t\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+        1);
   assert_string_equal(parsed.tensor[0].name, "\u00e9\U0001f600\"\\/\b\f\n\r\t");
   takes("{\"__metadata__\":{\"format\":\"pt\",\"k\\u0061\":\"v\"}}", 0, 0);
   assert_int_equal(parsed.n_metadata, 2);
@@ -97,7 +103,8 @@ static void strings(void **state) {
 
 static void lengths(void **state) {
   (void)state;
-  assert_int_equal(accel__safetensors_parse((const uint8_t *)"1234567", 7, "f.safetensors", &arena, &parsed), ACCEL_ERROR_FORMAT);
+  assert_int_equal(accel__safetensors_parse((const uint8_t *)"1234567", 7, "f.safetensors", &arena, &parsed),
+                   ACCEL_ERROR_FORMAT);
   assert_non_null(strstr(accel__message(), "too short"));
   assert_int_equal(accel__safetensors_parse(NULL, 0, "f.safetensors", &arena, &parsed), ACCEL_ERROR_FORMAT);
   assert_int_equal(parse_bytes("{}", 2, 3, 0), ACCEL_ERROR_FORMAT);
@@ -111,14 +118,17 @@ static void lengths(void **state) {
 
 static void offsets(void **state) {
   (void)state;
-  refuses("{" T("a", "F32", "[2]", 0, 8) "}", 7, "tensor 'a': field 'data_offsets': ends at byte 8 of the data, which has only 7");
+  refuses("{" T("a", "F32", "[2]", 0, 8) "}", 7,
+          "tensor 'a': field 'data_offsets': ends at byte 8 of the data, which has only 7");
   refuses("{" T("a", "F32", "[2]", 0, 8) "}", 9, "1 bytes of data belong to no tensor");
   refuses("{}", 1, "belong to no tensor");
   refuses("{" T("a", "F32", "[2]", 0, 12) "}", 12, "12 bytes, but shape and dtype F32 need 8");
   refuses("{" T("a", "F32", "[2]", 8, 0) "}", 8, "before it begins");
-  refuses("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 2, 6) "}", 6, "tensor 'b': field 'data_offsets': overlaps tensor 'a'");
+  refuses("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 2, 6) "}", 6,
+          "tensor 'b': field 'data_offsets': overlaps tensor 'a'");
   refuses("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 0, 4) "}", 4, "overlaps");
-  refuses("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[1]", 5, 6) "}", 6, "leaves bytes 4 to 5 of the data to no tensor");
+  refuses("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[1]", 5, 6) "}", 6,
+          "leaves bytes 4 to 5 of the data to no tensor");
   refuses("{" T("a", "U8", "[1]", 1, 2) "}", 2, "leaves bytes 0 to 1");
   refuses("{" T("a", "U8", "[0]", 9, 9) "}", 0, "ends at byte 9");
   refuses("{" T("a", "F4", "[3]", 0, 1) "}", 1, "do not fill whole bytes");
@@ -156,7 +166,8 @@ static void structure(void **state) {
   refuses("{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, "tensor 'a': listed twice");
   refuses("{\"a\":{\"dtype\":\"U8\",\"shape\":[1]}}", 1, "tensor 'a': field 'data_offsets' is missing");
   refuses("{\"a\":{}}", 0, "field 'dtype' is missing");
-  refuses("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "field 'dtype': given twice");
+  refuses("{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+          "field 'dtype': given twice");
   refuses("{\"a\":{\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "field 'dtype': 'F33' is no dtype");
   refuses("{\"a\":{\"dtype\":\"I4\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1, "'I4' is no dtype");
   refuses("{\"a\":{\"dtype\":8,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "expected a string");
@@ -178,7 +189,8 @@ static void nesting(void **state) {
 
 static void every_cut_is_refused(void **state) {
   (void)state;
-  const char *header = "{\"__metadata__\":{\"f\":\"p\\u00e9\"}," T("a", "F32", "[2,1]", 0, 8) "," T("b", "I64", "[]", 8, 16) "}";
+  const char *header =
+      "{\"__metadata__\":{\"f\":\"p\\u00e9\"}," T("a", "F32", "[2,1]", 0, 8) "," T("b", "I64", "[]", 8, 16) "}";
   size_t n = strlen(header);
   takes(header, 16, 2);
   for (size_t cut = 0; cut < n; cut++) assert_int_equal(parse_bytes(header, cut, cut, 16), ACCEL_ERROR_FORMAT);
@@ -191,7 +203,8 @@ static void many_tensors(void **state) {
   accel__buffer b = {0};
   accel__buffer_text(&b, "{");
   for (int i = 0; i < N; i++)
-    accel__buffer_printf(&b, "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i, i + 1);
+    accel__buffer_printf(&b, "%s\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "",
+                         i, i, i + 1);
   accel__buffer_text(&b, "}");
   assert_int_equal(parse_bytes(b.data, b.n, b.n, N), ACCEL_OK);
   assert_int_equal(parsed.n, N);
@@ -207,8 +220,10 @@ static int unmake(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(good_headers), cmocka_unit_test(strings), cmocka_unit_test(lengths), cmocka_unit_test(offsets),
-      cmocka_unit_test(numbers), cmocka_unit_test(structure), cmocka_unit_test(nesting), cmocka_unit_test(every_cut_is_refused),
+      cmocka_unit_test(good_headers), cmocka_unit_test(strings),
+      cmocka_unit_test(lengths),      cmocka_unit_test(offsets),
+      cmocka_unit_test(numbers),      cmocka_unit_test(structure),
+      cmocka_unit_test(nesting),      cmocka_unit_test(every_cut_is_refused),
       cmocka_unit_test(many_tensors),
   };
   return cmocka_run_group_tests(tests, NULL, unmake);

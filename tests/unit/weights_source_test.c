@@ -1,4 +1,5 @@
-/* weights_source_test.c - weights in the formats asked for: in place, converted, joined, derived, random; and what is refused. */
+/* weights_source_test.c - weights in the formats asked for: in place, converted, joined, derived, random; and what is
+ * refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +18,14 @@
 #include "unit/temp.h"
 #include "weights/source.h"
 
-static const accel_plugin_format f32 = {ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-static const accel_plugin_format f16 = {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-static const accel_plugin_format bf16 = {ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-static const accel_plugin_format int8 = {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
+static const accel_plugin_format f32 = {
+    ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+static const accel_plugin_format f16 = {
+    ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+static const accel_plugin_format bf16 = {
+    ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+static const accel_plugin_format int8 = {
+    ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
 
 enum { Q = 20000 * 3 };
 static float a_values[6] = {1, 2, 3, 4, 5, 6}, b_values[3] = {-7, 8, 65504}, big_values[Q];
@@ -40,7 +45,8 @@ static accel__checkpoint *open_sample(void) {
       {.name = "nothing", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {0, 3}},
   };
   accel__checkpoint *c;
-  assert_int_equal(accel__safetensors_write(temp_path("s.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__safetensors_write(temp_path("s.safetensors"), tensors, sizeof tensors / sizeof *tensors, NULL, 0),
+                   ACCEL_OK);
   if (accel__checkpoint_open(temp_path("s.safetensors"), &c) != ACCEL_OK) fail_msg("%s", accel__message());
   return c;
 }
@@ -58,7 +64,8 @@ static int unmake(void **state) {
   return 0;
 }
 
-static accel__source *source_of(const accel__source_weight *w, uint32_t n, const accel__checkpoint *c, const accel_plugin_format *formats) {
+static accel__source *source_of(const accel__source_weight *w, uint32_t n, const accel__checkpoint *c,
+                                const accel_plugin_format *formats) {
   accel__source *s;
   if (accel__source_new(w, n, c, 7, formats, &s) != ACCEL_OK) fail_msg("%s", accel__message());
   return s;
@@ -73,11 +80,13 @@ static const void *map(accel__source *s, uint32_t i) {
   return view.data;
 }
 
-static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugin_format *formats, accel_status code, const char *words) {
+static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugin_format *formats, accel_status code,
+                    const char *words) {
   accel__source *s = (void *)1;
   accel_status status = accel__source_new(w, n, sample, 7, formats, &s);
   assert_null(s);
-  if (status != code || !strstr(accel__message(), words)) fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
+  if (status != code || !strstr(accel__message(), words))
+    fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
 }
 
 static void in_place(void **state) {
@@ -103,8 +112,12 @@ static void in_place(void **state) {
 
 static void converted(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {2, 3}}, {.name = "h", .rank = 2, .dim = {2, 2}}, {.name = "a16", .rank = 2, .dim = {2, 3}, .parts = {"a"}, .n_parts = 1},
-                                    {.name = "d", .rank = 1, .dim = {2}},    {.name = "nothing", .rank = 2, .dim = {0, 3}}, {.name = "big", .rank = 2, .dim = {20000, 3}}};
+  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {2, 3}},
+                                    {.name = "h", .rank = 2, .dim = {2, 2}},
+                                    {.name = "a16", .rank = 2, .dim = {2, 3}, .parts = {"a"}, .n_parts = 1},
+                                    {.name = "d", .rank = 1, .dim = {2}},
+                                    {.name = "nothing", .rank = 2, .dim = {0, 3}},
+                                    {.name = "big", .rank = 2, .dim = {20000, 3}}};
   const accel_plugin_format formats[] = {bf16, f32, f16, f32, f16, bf16};
   accel__source *s = source_of(w, 6, sample, formats);
   for (int i = 0; i < 6; i++) assert_int_equal(((const uint16_t *)map(s, 0))[i], accel_f32_to_bf16(a_values[i]));
@@ -135,7 +148,8 @@ static void joined(void **state) {
 }
 
 /* out[i] = a[i] * factor + elements of b */
-static accel_status scale_parts(const void *user, const float *const *parts, const int64_t *n, uint32_t n_parts, float *out) {
+static accel_status scale_parts(const void *user, const float *const *parts, const int64_t *n, uint32_t n_parts,
+                                float *out) {
   if (n_parts != 2) return accel__fail(ACCEL_ERROR_INTERNAL, "parts");
   if (*(const float *)user == 0) return accel__fail(ACCEL_ERROR_FORMAT, "no factor");
   for (int64_t i = 0; i < n[0]; i++) out[i] = parts[0][i] * *(const float *)user + (float)n[1];
@@ -145,9 +159,10 @@ static accel_status scale_parts(const void *user, const float *const *parts, con
 static void derived(void **state) {
   (void)state;
   static const float factor = 2, zero = 0;
-  const accel__source_weight w[] = {{.name = "x", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
-                                    {.name = "y", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
-                                    {.name = "z", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &zero}};
+  const accel__source_weight w[] = {
+      {.name = "x", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
+      {.name = "y", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &factor},
+      {.name = "z", .rank = 1, .dim = {6}, .parts = {"a", "h"}, .n_parts = 2, .derive = scale_parts, .derive_user = &zero}};
   const accel_plugin_format formats[] = {f32, bf16, f32};
   accel__source *s = source_of(w, 3, sample, formats);
   for (int i = 0; i < 6; i++) assert_true(((const float *)map(s, 0))[i] == a_values[i] * 2 + 4);
@@ -162,7 +177,9 @@ static void derived(void **state) {
 static void unaligned_data_is_copied(void **state) {
   (void)state;
   char path[400];
-  static const char header[] = "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[1,25]}}";
+  static const char header[] =
+      "{\"x\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_"
+      "offsets\":[1,25]}}";
   uint8_t bytes[8 + sizeof header - 1 + 25] = {sizeof header - 1};
   memcpy(bytes + 8, header, sizeof header - 1);
   memcpy(bytes + 8 + sizeof header - 1 + 1, a_values, sizeof a_values);
@@ -180,7 +197,9 @@ static void unaligned_data_is_copied(void **state) {
 
 static void wrong_tensors_are_listed_together(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {3, 2}}, {.name = "gone", .rank = 1, .dim = {2}}, {.name = "h", .rank = 2, .dim = {2, 3}},
+  const accel__source_weight w[] = {{.name = "a", .rank = 2, .dim = {3, 2}},
+                                    {.name = "gone", .rank = 1, .dim = {2}},
+                                    {.name = "h", .rank = 2, .dim = {2, 3}},
                                     {.name = "qkv", .rank = 2, .dim = {4, 3}, .parts = {"a", "b", "lost"}, .n_parts = 3},
                                     {.name = "ab", .rank = 2, .dim = {4, 3}, .parts = {"a", "b"}, .n_parts = 2}};
   const accel_plugin_format formats[] = {f32, f32, f32, f32, f32};
@@ -208,10 +227,12 @@ static void wrong_tensors_are_listed_together(void **state) {
 
 static void what_cannot_be_served(void **state) {
   (void)state;
-  const accel__source_weight a = {.name = "a", .rank = 2, .dim = {2, 3}}, codes = {.name = "codes", .rank = 2, .dim = {2, 3}};
+  const accel__source_weight a = {.name = "a", .rank = 2, .dim = {2, 3}},
+                             codes = {.name = "codes", .rank = 2, .dim = {2, 3}};
   refuses(&a, 1, &int8, ACCEL_ERROR_UNSUPPORTED, "weight 'a': format I8");
   refuses(&codes, 1, &f32, ACCEL_ERROR_UNSUPPORTED, "tensor 'codes' is stored as I8");
-  const accel__source_weight huge = {.name = "a", .rank = 2, .dim = {INT64_MAX, INT64_MAX}}, negative = {.name = "a", .rank = 1, .dim = {-1}};
+  const accel__source_weight huge = {.name = "a", .rank = 2, .dim = {INT64_MAX, INT64_MAX}},
+                             negative = {.name = "a", .rank = 1, .dim = {-1}};
   refuses(&huge, 1, &f32, ACCEL_ERROR_FORMAT, "out of range");
   refuses(&negative, 1, &f32, ACCEL_ERROR_FORMAT, "out of range");
 }
@@ -224,9 +245,34 @@ static void flattened_tails_fit(void **state) {
   accel__source_free(&s);
 }
 
+static void some_rows_of_a_tensor(void **state) {
+  (void)state;
+  const accel__source_weight w[] = {
+      {.name = "k", .rank = 2, .dim = {1, 3}, .parts = {"a"}, .n_parts = 1, .first_row = 1, .stored_rows = 2},
+      {.name = "k16", .rank = 2, .dim = {1, 2}, .parts = {"h"}, .n_parts = 1, .first_row = 1, .stored_rows = 2}};
+  const accel_plugin_format formats[] = {f32, bf16};
+  accel__source *s = source_of(w, 2, sample, formats);
+  assert_memory_equal(map(s, 0), a_values + 3, 3 * sizeof(float));
+  assert_int_equal(((const uint16_t *)map(s, 1))[0], accel_f32_to_bf16(accel_fp16_to_f32(half_values[2])));
+  assert_int_equal(((const uint16_t *)map(s, 1))[1], accel_f32_to_bf16(accel_fp16_to_f32(half_values[3])));
+  accel__source_free(&s);
+  accel__source_weight bad = w[0];
+  bad.stored_rows = 3;
+  refuses(&bad, 1, &f32, ACCEL_ERROR_FORMAT, "'a' is [2,3], the model needs 3 rows");
+  bad.stored_rows = 2;
+  bad.first_row = 2;
+  refuses(&bad, 1, &f32, ACCEL_ERROR_FORMAT, "'a' is [2,3]");
+  bad.first_row = INT64_MAX;
+  refuses(&bad, 1, &f32, ACCEL_ERROR_FORMAT, "'a' is [2,3]");
+  bad.first_row = 0;
+  bad.dim[1] = 4;
+  refuses(&bad, 1, &f32, ACCEL_ERROR_FORMAT, "the model needs [1,4]");
+}
+
 static void unexpected_tensors(void **state) {
   (void)state;
-  const accel__source_weight w[] = {{.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2}, {.name = "d", .rank = 1, .dim = {2}}};
+  const accel__source_weight w[] = {{.name = "ab", .rank = 2, .dim = {3, 3}, .parts = {"a", "b"}, .n_parts = 2},
+                                    {.name = "d", .rank = 1, .dim = {2}}};
   const accel_plugin_format formats[] = {f32, f32};
   accel__source *s = source_of(w, 2, sample, formats);
   accel__arena arena = {0};
@@ -242,8 +288,10 @@ static void unexpected_tensors(void **state) {
 static void random_weights(void **state) {
   (void)state;
   enum { N = 40000 };
-  const accel__source_weight w[] = {{.name = "layer.0.dense.weight", .rank = 2, .dim = {200, 200}}, {.name = "layer.0.LayerNorm.weight", .rank = 1, .dim = {500}},
-                                    {.name = "layer.0.dense.bias", .rank = 1, .dim = {500}},        {.name = "layer.1.dense.weight", .rank = 2, .dim = {200, 200}}};
+  const accel__source_weight w[] = {{.name = "layer.0.dense.weight", .rank = 2, .dim = {200, 200}},
+                                    {.name = "layer.0.LayerNorm.weight", .rank = 1, .dim = {500}},
+                                    {.name = "layer.0.dense.bias", .rank = 1, .dim = {500}},
+                                    {.name = "layer.1.dense.weight", .rank = 2, .dim = {200, 200}}};
   const accel_plugin_format formats[] = {f32, f32, f32, f16};
   accel__source *s = source_of(w, 4, NULL, formats), *again = source_of(w, 4, NULL, formats);
   const float *x = map(s, 0), *norm = map(s, 1), *bias = map(s, 2);
@@ -324,7 +372,9 @@ static void *map_often(void *arg) {
   shared *job = arg;
   for (int i = 0; i < 500; i++) {
     accel_plugin_weight_view view;
-    if (accel__source_map(job->s, (uint32_t)i % 2, &view) != ACCEL_OK || ((const uint16_t *)view.data)[1] != accel_f32_to_bf16(i % 2 ? 8 : 2)) job->wrong++;
+    if (accel__source_map(job->s, (uint32_t)i % 2, &view) != ACCEL_OK ||
+        ((const uint16_t *)view.data)[1] != accel_f32_to_bf16(i % 2 ? 8 : 2))
+      job->wrong++;
     accel__source_unmap(job->s, (uint32_t)i % 2);
   }
   return NULL;
@@ -353,10 +403,14 @@ static void half_codecs(void **state) {
   (void)state;
   for (uint32_t i = 0; i < 65536; i++) {
     float x = accel_fp16_to_f32((uint16_t)i), y = accel_bf16_to_f32((uint16_t)i);
-    if (!isnan(x)) assert_int_equal(accel_f32_to_fp16(x), i);
-    else assert_true(isnan(accel_fp16_to_f32(accel_f32_to_fp16(x))));
-    if (!isnan(y)) assert_int_equal(accel_f32_to_bf16(y), i);
-    else assert_true(isnan(accel_bf16_to_f32(accel_f32_to_bf16(y))));
+    if (!isnan(x))
+      assert_int_equal(accel_f32_to_fp16(x), i);
+    else
+      assert_true(isnan(accel_fp16_to_f32(accel_f32_to_fp16(x))));
+    if (!isnan(y))
+      assert_int_equal(accel_f32_to_bf16(y), i);
+    else
+      assert_true(isnan(accel_bf16_to_f32(accel_f32_to_bf16(y))));
   }
   assert_true(accel_fp16_to_f32(0x3555) == 0.333251953125f);
   assert_true(accel_fp16_to_f32(0x0001) == 0x1p-24f);
@@ -374,10 +428,21 @@ static void half_codecs(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(in_place), cmocka_unit_test(converted), cmocka_unit_test(joined), cmocka_unit_test(derived),
-      cmocka_unit_test(unaligned_data_is_copied), cmocka_unit_test(wrong_tensors_are_listed_together), cmocka_unit_test(what_cannot_be_served),
-      cmocka_unit_test(flattened_tails_fit), cmocka_unit_test(unexpected_tensors), cmocka_unit_test(random_weights),
-      cmocka_unit_test(memory_is_given_back), cmocka_unit_test(faults), cmocka_unit_test(many_threads), cmocka_unit_test(half_codecs),
+      cmocka_unit_test(in_place),
+      cmocka_unit_test(converted),
+      cmocka_unit_test(joined),
+      cmocka_unit_test(derived),
+      cmocka_unit_test(unaligned_data_is_copied),
+      cmocka_unit_test(wrong_tensors_are_listed_together),
+      cmocka_unit_test(what_cannot_be_served),
+      cmocka_unit_test(flattened_tails_fit),
+      cmocka_unit_test(some_rows_of_a_tensor),
+      cmocka_unit_test(unexpected_tensors),
+      cmocka_unit_test(random_weights),
+      cmocka_unit_test(memory_is_given_back),
+      cmocka_unit_test(faults),
+      cmocka_unit_test(many_threads),
+      cmocka_unit_test(half_codecs),
   };
   return cmocka_run_group_tests(tests, make, unmake);
 }
