@@ -284,26 +284,48 @@ static accel_status tokens_of(const accel__tokenizer *t, const int32_t *ids, siz
   return ACCEL_OK;
 }
 
-accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, bool clean, accel__buffer *out) {
-  list in = {0}, result = {0};
+/* Runs the decoders over the tokens in `in`, which it frees. */
+static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean, accel__buffer *out) {
+  list result = {0};
   accel__buffer work = {0};
   accel__encoding memory = {.scratch = calloc(1, sizeof *memory.scratch)};
-  accel_status status = memory.scratch ? tokens_of(t, ids, n, skip_special, &in) : accel__no_memory(sizeof *memory.scratch);
+  accel_status status = memory.scratch ? ACCEL_OK : accel__no_memory(sizeof *memory.scratch);
   for (size_t i = 0; status == ACCEL_OK && i < t->decoders; ++i) {
     clear(&result);
-    status = decode_step(&t->decoder[i], &in, &result, &work, memory.scratch);
-    list kept = in;
-    in = result;
+    status = decode_step(&t->decoder[i], in, &result, &work, memory.scratch);
+    list kept = *in;
+    *in = result;
     result = kept;
   }
   size_t begin = out->n;
-  if (status == ACCEL_OK && in.text.n) accel__buffer_bytes(out, in.text.data, in.text.n);
+  if (status == ACCEL_OK && in->text.n) accel__buffer_bytes(out, in->text.data, in->text.n);
   if (status == ACCEL_OK && clean) clean_up(out, begin, false, &work);
   if (status == ACCEL_OK) status = accel__buffer_status(&work);
   if (status == ACCEL_OK) status = accel__buffer_status(out);
-  free_list(&in);
+  free_list(in);
   free_list(&result);
   accel__buffer_free(&work);
   accel__encoding_free(&memory);
+  return status;
+}
+
+accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, bool clean, accel__buffer *out) {
+  list in = {0};
+  accel_status status = tokens_of(t, ids, n, skip_special, &in);
+  if (status == ACCEL_OK) return decode_list(t, &in, clean, out);
+  free_list(&in);
+  return status;
+}
+
+accel_status accel__decode_tokens(const accel__tokenizer *t, const char *const *tokens, size_t n, accel__buffer *out) {
+  list in = {0};
+  accel_status status = ACCEL_OK;
+  for (size_t i = 0; i < n && status == ACCEL_OK; ++i) {
+    if (t->decoders == 0 && i > 0) accel__buffer_bytes(&in.text, " ", 1);
+    accel__buffer_text(&in.text, tokens[i]);
+    status = close_string(&in);
+  }
+  if (status == ACCEL_OK) return decode_list(t, &in, false, out);
+  free_list(&in);
   return status;
 }

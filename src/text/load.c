@@ -462,6 +462,17 @@ const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n)
   return text;
 }
 
+accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
+  for (size_t i = 0; i < t->normalizers; ++i) {
+    if (t->normalizer[i].kind == ACCEL__NORMALIZE_LOWERCASE) return ACCEL_OK;
+  }
+  if (t->normalizers == ACCEL__STEPS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step", t->name);
+  memmove(t->normalizer + 1, t->normalizer, t->normalizers * sizeof *t->normalizer);
+  t->normalizer[0] = (accel__normalizer){.kind = ACCEL__NORMALIZE_LOWERCASE};
+  t->normalizers++;
+  return ACCEL_OK;
+}
+
 bool accel__id_is_special(const accel__tokenizer *t, int32_t id) {
   return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] && t->added[t->added_by_id[id] - 1].special;
 }

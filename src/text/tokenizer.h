@@ -32,6 +32,9 @@ accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokeniz
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
 accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out);
 void accel__tokenizer_free(accel__tokenizer **tokenizer); /* NULL-safe, sets NULL */
+/* Lower-cases texts before every other step of the normalizer, unless one of them is Lowercase already: what sentence-transformers does
+ * for do_lower_case.  Before the tokenizer is shared between threads.  ACCEL_ERROR_FORMAT when it has as many steps as it may have. */
+accel_status accel__tokenizer_lower_case(accel__tokenizer *tokenizer);
 
 typedef enum accel__truncation {
   ACCEL__TRUNCATE_NONE,
@@ -107,6 +110,9 @@ uint32_t accel__special_token_count(const accel__tokenizer *tokenizer, bool pair
 /* Appends the text of ids[0..n) to `out`.  skip_special leaves out special tokens; clean_up also undoes the space before
  * punctuation and English contractions (clean_up_tokenization_spaces).  Ids without a token are left out, as in Python. */
 accel_status accel__decode(const accel__tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip_special, bool clean_up, accel__buffer *out);
+
+/* The same of n tokens that are given as texts: convert_tokens_to_string in Python.  Without a decoder they are joined by spaces. */
+accel_status accel__decode_tokens(const accel__tokenizer *tokenizer, const char *const *tokens, size_t n, accel__buffer *out);
 
 /* -1 when there is no such token.  Added tokens win over the model's. */
 int32_t accel__token_to_id(const accel__tokenizer *tokenizer, const char *token, size_t n);
