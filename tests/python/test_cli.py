@@ -183,6 +183,7 @@ class CommandLine(Case):
         strange = self.path("strange")
         os.mkdir(strange)
         self.path("strange/config.json", json.dumps({"architectures": ["AbacusModel"], "model_type": "abacus"}))
+        write_safetensors(self.path("strange/model.safetensors"), {"w": ("F32", [1], bytes(4))})
         self.bad(3, "AbacusModel", "embed", strange, "x")
         self.path("strange/config.json", "{")
         self.bad(1, "config.json", "embed", strange, "x")
