@@ -23,8 +23,9 @@ HANGUL = range(0xAC00, 0xD7A4)
 
 # Flags of unicode.h, in its order.
 FLAGS = ["WHITE", "CONTROL", "PUNCT", "NONSPACING", "MARK", "NUMERIC", "WORD", "CJK", "LETTER", "NUMBER", "SPACE",
-         "DECOMPOSES", "COMPOSES"]
+         "DECOMPOSES", "COMPOSES", "WORD_ONIG"]
 BIT = {name: 1 << i for i, name in enumerate(FLAGS)}
+CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co Cn".split()  # unicode.h has the same order
 OTHER, EXTEND, CONTROL, PREPEND, PICTOGRAPH, ZWJ = range(6)  # grapheme classes, unicode.h
 
 
@@ -42,6 +43,24 @@ def by_regex(pattern):
 
 
 NFC, NFD, NFKC, NFKD = (normalized_by(n()) for n in (normalizers.NFC, normalizers.NFD, normalizers.NFKC, normalizers.NFKD))
+
+
+def matched(pattern):
+    """The code points that an Oniguruma class matches, all asked at once."""
+    split = pre_tokenizers.Split(Regex(pattern), "removed", invert=True)
+    return {ord(c) for run, _ in split.pre_tokenize_str("".join(map(chr, CODE_POINTS))) for c in run}
+
+
+def categories():
+    """General categories as Oniguruma has them; \\d follows from them."""
+    of = {}
+    for i, name in enumerate(CATEGORIES):
+        for c in matched(r"\p{%s}+" % name):
+            assert c not in of
+            of[c] = i
+    assert len(of) == len(CODE_POINTS)
+    assert matched(r"\d+") == {c for c, i in of.items() if CATEGORIES[i] == "Nd"}
+    return of
 
 
 def combining_classes():
@@ -159,7 +178,7 @@ def flags(canonical, compatible, pairs):
     digits = pre_tokenizers.Digits(individual_digits=True)
     words = pre_tokenizers.Whitespace()
     letter, number, space = by_regex(r"\p{L}"), by_regex(r"\p{N}"), by_regex(r"\s")
-    seconds = {b for _, b in pairs}
+    seconds, onig_words = {b for _, b in pairs}, matched(r"\w+")
     out = {}
     for c in CODE_POINTS:
         t = chr(c)
@@ -168,7 +187,8 @@ def flags(canonical, compatible, pairs):
         assert removed_by(words)(t) == is_white, hex(c)  # the regex crate's \s
         value = [is_white, is_control, punctuation(t), c not in canonical and accents(t) == "", marks(t) == "",
                  len(digits.pre_tokenize_str("a" + t)) == 2, len(words.pre_tokenize_str("a" + t)) == 1 and not is_white,
-                 chinese(t) != t, letter(t), number(t), space(t), c in canonical or c in compatible, c in seconds]
+                 chinese(t) != t, letter(t), number(t), space(t), c in canonical or c in compatible, c in seconds,
+                 c in onig_words]
         assert value[7] in (False, chinese(t) == " " + t + " ")
         out[c] = sum(1 << i for i, v in enumerate(value) if v)
     return out
@@ -203,12 +223,12 @@ def main():
     canonical, compatible = decompositions(NFD), decompositions(NFKD)
     pairs = compositions(canonical)
     ccc, lower, grapheme = combining_classes(), lower_deltas(), grapheme_classes()
-    flag = flags(canonical, compatible, pairs)
+    flag, category = flags(canonical, compatible, pairs), categories()
 
     records, record_of = [], {}
     index = []
     for c in range(0x110000):
-        key = (flag.get(c, 0), ccc.get(c, 0), grapheme.get(c, 0), lower.get(c, 0))
+        key = (flag.get(c, 0), ccc.get(c, 0), grapheme.get(c, 0), category.get(c, CATEGORIES.index("Cs")), lower.get(c, 0))
         if key not in record_of:
             record_of[key] = len(records)
             records.append(key)
@@ -237,7 +257,7 @@ def main():
     assert len(pool) < 65536
     directory = sys.argv[1]
     write(os.path.join(directory, "unicode_tables.c"), "What the `tokenizers` package believes about each code point.", [
-        "const accel__unicode_record accel__unicode_records[%d] = {\n%s\n};\n" % (len(records), rows("{%d, %d, %d, %d}" % r for r in records)),
+        "const accel__unicode_record accel__unicode_records[%d] = {\n%s\n};\n" % (len(records), rows("{%d,%d,%d,%d,%d}" % r for r in records)),
         "const uint16_t accel__unicode_blocks[%d] = {\n%s\n};\n" % (len(stage1), rows(stage1)),
         "const uint16_t accel__unicode_index[%d] = {\n%s\n};\n" % (128 * len(blocks), rows(i for b in blocks for i in b))])
     write(os.path.join(directory, "unicode_forms.c"), "Decompositions and compositions.", [

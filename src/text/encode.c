@@ -357,7 +357,7 @@ void accel__encoding_free(accel__encoding *e) {
   accel__encode_scratch *s = e->scratch;
   if (s) {
     void *owned[] = {s->raw.at, s->chars.at, s->other.at, s->segments.at, s->splits.at, s->other_splits.at, s->tokens[0].at, s->tokens[1].at,
-                     s->match, s->change, s->utf8, s->bound, s->hash, s->symbol, s->candidate, s->best, s->part, s->combination, s};
+                     s->match, s->change, s->utf8, s->bound, s->hash, s->symbol, s->candidate, s->regex.at, s->best, s->part, s->combination, s};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }
   void *owned[] = {e->start, e->ids, e->type_ids, e->special, e->bytes, e->chars, e->word_ids, e->sequence_ids};

@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "text/regex.h"
 #include "text/tokenizer.h"
 
 /* Limits of what a tokenizer file may hold; beyond them ACCEL_ERROR_FORMAT names the field. */
@@ -86,6 +87,7 @@ typedef struct accel__encode_scratch {
   size_t symbol_capacity;
   struct accel__candidate *candidate;
   size_t candidate_capacity;
+  accel__regex_stack regex;
   struct accel__best *best; /* Unigram */
   size_t best_capacity;
   struct accel__part *part; /* truncation */
@@ -161,20 +163,17 @@ void accel__trie_free(accel__trie *t);
 
 /* ---- steps of tokenizer.json --------------------------------------------------------------------------------------------- */
 
-/* What Replace and Split look for: a string, or one of the regular expressions we know by heart. */
+/* What Replace and Split look for. */
 typedef enum accel__pattern_kind {
   ACCEL__PATTERN_STRING,
-  ACCEL__PATTERN_REPEAT, /* one code point or class, `least` to `most` times */
-  ACCEL__PATTERN_GPT2,   /* the pattern of ByteLevel */
+  ACCEL__PATTERN_REGEX,
+  ACCEL__PATTERN_GPT2, /* the expression of ByteLevel, by hand */
 } accel__pattern_kind;
 typedef struct accel__pattern {
   accel__pattern_kind kind;
   const uint32_t *string; /* STRING */
   size_t n;
-  uint32_t c;             /* REPEAT: code point, or 0 with `flag` */
-  unsigned flag;          /* ACCEL__UNI_* */
-  bool negated;           /* every code point without the flag */
-  size_t least, most;
+  const accel__regex *regex; /* REGEX */
 } accel__pattern;
 accel_status accel__pattern_parse(accel__arena *arena, const accel__json_file *file, const accel__json *object, accel__pattern *out);
 /* Cuts chars[0..n) into matches and what is between them, in scratch->match. */

@@ -11,30 +11,23 @@ static accel_status push_match(accel__encode_scratch *s, size_t n, bool match) {
 
 /* ---- patterns ---------------------------------------------------------------------------------------------------------------- */
 
-static bool pattern_takes(const accel__pattern *p, uint32_t c) {
-  return p->flag ? accel__unicode_is(c, p->flag) != p->negated : (c == p->c) != p->negated;
-}
-
-static size_t pattern_match(const accel__pattern *p, const accel__char *chars, size_t n) {
+static size_t string_match(const accel__pattern *p, const accel__char *chars, size_t n) {
   size_t i = 0;
-  switch (p->kind) {
-    case ACCEL__PATTERN_STRING:
-      if (p->n > n) return 0;
-      while (i < p->n && chars[i].c == p->string[i]) i++;
-      return i == p->n ? i : 0;
-    case ACCEL__PATTERN_REPEAT:
-      while (i < n && i < p->most && pattern_takes(p, chars[i].c)) i++;
-      return i >= p->least ? i : 0;
-    case ACCEL__PATTERN_GPT2: return accel__gpt2_next(chars, n);
-  }
-  return 0;
+  if (p->n > n) return 0;
+  while (i < p->n && chars[i].c == p->string[i]) i++;
+  return i == p->n ? i : 0;
 }
 
 accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n, accel__encode_scratch *s) {
   s->match_n = 0;
   size_t from = 0;
   for (size_t i = 0; i < n;) {
-    size_t length = pattern_match(p, chars + i, n - i);
+    size_t length = 0;
+    switch (p->kind) {
+      case ACCEL__PATTERN_STRING: length = string_match(p, chars + i, n - i); break;
+      case ACCEL__PATTERN_REGEX: ACCEL_TRY(accel__regex_match(p->regex, chars, n, i, &s->regex, &length)); break;
+      case ACCEL__PATTERN_GPT2: length = accel__gpt2_next(chars + i, n - i); break;
+    }
     if (length == 0) {
       i++;
       continue;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "text/internal.h"
-#include "text/unicode.h"
 
 typedef const accel__json_file file_t;
 typedef const accel__json json_t;
@@ -65,42 +64,6 @@ static accel_status kept(accel__tokenizer *t, const char *text, const char **out
 
 static const char gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* One class or plain character at *at. */
-static bool regex_atom(const char **at, accel__pattern *out) {
-  static const struct {
-    const char *text;
-    unsigned flag;
-    bool negated;
-  } classes[] = {{"\\s", ACCEL__UNI_SPACE, false},      {"\\S", ACCEL__UNI_SPACE, true},      {"\\p{L}", ACCEL__UNI_LETTER, false},
-                 {"\\P{L}", ACCEL__UNI_LETTER, true},   {"\\p{N}", ACCEL__UNI_NUMBER, false}, {"\\P{N}", ACCEL__UNI_NUMBER, true},
-                 {"\\p{Nd}", 0, false}};
-  for (size_t i = 0; i + 1 < COUNT(classes); ++i) {
-    if (!accel__starts_with(*at, classes[i].text)) continue;
-    out->flag = classes[i].flag;
-    out->negated = classes[i].negated;
-    *at += strlen(classes[i].text);
-    return true;
-  }
-  if (**at == '\\' && (*at)[1] && strchr("\\.+*?()[]{}|^$/-'\"", (*at)[1])) ++*at;
-  else if (**at == 0 || strchr("\\.+*?()[]{}|^$", **at)) return false;
-  *at += accel__utf8_decode(*at, strlen(*at), &out->c);
-  return true;
-}
-
-/* Nothing, +, {m}, {m,} or {m,n} up to the end. */
-static bool regex_repeat(const char *at, accel__pattern *out) {
-  out->least = out->most = 1;
-  if (*at == 0) return true;
-  out->most = SIZE_MAX;
-  if (strcmp(at, "+") == 0) return true;
-  if (*at++ != '{' || *at < '1' || *at > '9') return false;
-  out->least = strtoul(at, (char **)&at, 10);
-  if (*at == '}') out->most = out->least;
-  else if (*at++ != ',') return false;
-  else if (*at >= '0' && *at <= '9') out->most = strtoul(at, (char **)&at, 10);
-  return strcmp(at, "}") == 0 && out->most >= out->least && out->least < 1000;
-}
-
 accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *object, accel__pattern *out) {
   const char *string = NULL, *regex = NULL;
   *out = (accel__pattern){0};
@@ -112,9 +75,9 @@ accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *obj
     out->kind = ACCEL__PATTERN_GPT2;
     return ACCEL_OK;
   }
-  out->kind = ACCEL__PATTERN_REPEAT;
-  const char *at = regex;
-  return regex_atom(&at, out) && regex_repeat(at, out) ? ACCEL_OK : unsupported(file, "pattern.Regex", regex);
+  out->kind = ACCEL__PATTERN_REGEX;
+  ACCEL_TRY_AS(accel__regex_compile(arena, regex, &out->regex), "%s", file->name);
+  return ACCEL_OK;
 }
 
 static accel_status parse_pattern(accel__tokenizer *t, file_t *file, json_t *object, accel__pattern *out) {

@@ -25,6 +25,7 @@ enum {
   ACCEL__UNI_SPACE = 1 << 10,     /* \s of Oniguruma */
   ACCEL__UNI_DECOMPOSES = 1 << 11, /* has an entry in the decomposition table */
   ACCEL__UNI_COMPOSES = 1 << 12,   /* may be the second of a composition */
+  ACCEL__UNI_WORD_ONIG = 1 << 13,  /* \w of Oniguruma */
 };
 
 /* Grapheme classes, as far as Precompiled needs them (graphemes of fewer than 6 bytes); Hangul is told by range. */
@@ -33,10 +34,21 @@ enum {
   ACCEL__GRAPHEME_ZWJ,
 };
 
+/* General categories, in the generator's order; a set of them is a mask of 1 << category. */
+enum {
+  ACCEL__CATEGORY_LU, ACCEL__CATEGORY_LL, ACCEL__CATEGORY_LT, ACCEL__CATEGORY_LM, ACCEL__CATEGORY_LO, ACCEL__CATEGORY_MN, ACCEL__CATEGORY_MC,
+  ACCEL__CATEGORY_ME, ACCEL__CATEGORY_ND, ACCEL__CATEGORY_NL, ACCEL__CATEGORY_NO, ACCEL__CATEGORY_PC, ACCEL__CATEGORY_PD, ACCEL__CATEGORY_PS,
+  ACCEL__CATEGORY_PE, ACCEL__CATEGORY_PI, ACCEL__CATEGORY_PF, ACCEL__CATEGORY_PO, ACCEL__CATEGORY_SM, ACCEL__CATEGORY_SC, ACCEL__CATEGORY_SK,
+  ACCEL__CATEGORY_SO, ACCEL__CATEGORY_ZS, ACCEL__CATEGORY_ZL, ACCEL__CATEGORY_ZP, ACCEL__CATEGORY_CC, ACCEL__CATEGORY_CF, ACCEL__CATEGORY_CS,
+  ACCEL__CATEGORY_CO, ACCEL__CATEGORY_CN,
+};
+#define ACCEL__CATEGORIES "LuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCoCn"
+
 typedef struct accel__unicode_record {
   uint16_t flags;
   uint8_t combining;  /* canonical combining class; 0: starter */
   uint8_t grapheme;   /* ACCEL__GRAPHEME_* */
+  uint8_t category;   /* ACCEL__CATEGORY_* as Oniguruma has it */
   int32_t lower;      /* added to the code point gives its lower case (U+0130 has two: accel__unicode_lower) */
 } accel__unicode_record;
 typedef struct accel__unicode_decomposition {
