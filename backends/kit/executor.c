@@ -370,10 +370,8 @@ static int32_t room_for(instance *inst, uint32_t n, accel_plugin_error *error) {
 static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   uint32_t n = s->n_in + s->n_out;
-  int32_t rc = room_for(j->inst, n, error);
-  if (rc) return rc;
   kit_tensor *t = j->inst->operand;
-  memcpy(t, j->plan->operand + s->first, n * sizeof *t);
+  kit_step_tensors(e->program, j->plan, s, t);
   for (uint32_t i = 0; i < n; i++)
     if (t[i].id >= 0) locate(j, &t[i]);
   kit_launch launch = {.program = e->program,
@@ -394,7 +392,7 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
     if (!e->backend->alloc) launch.workspace = (char *)j->inst->buffer + s->workspace;
   }
   if (error) error->rc = 0;
-  rc = e->backend->launch(e->self, &launch, error);
+  int32_t rc = e->backend->launch(e->self, &launch, error);
   if (rc && error && !error->rc) kit_launch_fail(&launch, error, rc, "failed with code %d", rc);
   return rc;
 }
@@ -485,6 +483,7 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
 static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error *error) {
   accel_plugin_endpoint *e = j->endpoint;
   int32_t rc = scratch_grow(e, j->inst, j->plan->scratch, j->host, error);
+  if (!rc) rc = room_for(j->inst, j->plan->widest, error);
   if (!rc) rc = make_rows(j, error);
   if (!rc) rc = begin_state(j, session, error);
   if (!rc && e->backend->begin) rc = e->backend->begin(e->self, &j->run, error);

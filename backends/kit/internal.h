@@ -39,16 +39,14 @@ typedef enum kit_home {
 } kit_home;
 
 typedef struct kit_place {
-  uint8_t home;       /* kit_home */
-  uint32_t index;     /* input or output of the entry, weight */
-  uint64_t offset;    /* bytes, in scratch or from the start of that input, output, weight */
-  uint64_t bytes;     /* of the elements */
-  int64_t row_stride; /* elements */
+  uint8_t home;    /* kit_home */
+  uint32_t index;  /* input or output of the entry, weight */
+  uint64_t offset; /* bytes, in scratch or from the start of that input, output, weight */
+  uint64_t bytes;  /* of the elements */
 } kit_place;
 
 typedef struct kit_step {
   uint32_t node;
-  uint32_t first;       /* of its operands, then results, in plan->operand */
   uint32_t n_in, n_out; /* padded counts */
   uint64_t workspace, workspace_bytes;
 } kit_step;
@@ -66,8 +64,7 @@ typedef struct kit_plan {
   kit_place *place;   /* [n_tensor] */
   kit_step *step;
   uint32_t n_step;
-  kit_tensor *operand; /* templates of all steps' operands, pointers empty */
-  uint32_t n_operand;
+  uint32_t widest;  /* most operands and results of a step, padding included */
   bool *space;      /* [n_space]: used by a step */
   uint64_t scratch; /* bytes */
 } kit_plan;
@@ -83,6 +80,9 @@ typedef struct kit_plan_request {
 } kit_plan_request;
 int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
 void kit_plan_free(kit_plan *plan);
+/* Shapes of a step's operands and then results, padded; pointers NULL; absent ones have id -1 and no other field that means
+ * anything. */
+void kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan, const kit_step *step, kit_tensor *out);
 
 /* ---- answers.c ---- */
 

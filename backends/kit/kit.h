@@ -60,7 +60,7 @@ int32_t kit_result(const accel_plugin_node *node, uint32_t i);
 /* ---- 3. what a launch sees ---- */
 
 typedef struct kit_tensor {
-  int32_t id; /* program tensor, -1: absent */
+  int32_t id; /* program tensor, -1: absent (then data is NULL and nothing else here means anything) */
   uint8_t dtype, rank;
   uint8_t pad[2];
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];

@@ -22,12 +22,13 @@ typedef struct planner {
   const accel_plugin_entry *e;
   kit_plan *plan;
   bool device;
-  uint8_t *need;  /* [n_tensor] */
-  uint8_t *run;   /* [entry.n_node] */
-  uint8_t *alias; /* [n_tensor] */
-  int32_t *root;  /* [n_tensor] */
-  int32_t *last;  /* [n_tensor]: last step that uses this root; n_step: to the end */
-  segment *hole;  /* free parts of scratch below plan->scratch, by offset */
+  uint8_t *need;       /* [n_tensor] */
+  uint8_t *run;        /* [entry.n_node] */
+  uint8_t *alias;      /* [n_tensor] */
+  int32_t *root;       /* [n_tensor] */
+  int32_t *last;       /* [n_tensor]: last step that uses this root; n_step: to the end */
+  segment *hole;       /* free parts of scratch below plan->scratch, by offset */
+  kit_tensor *tensors; /* operands and results of the step at hand */
   uint32_t n_hole;
 } planner;
 
@@ -112,7 +113,6 @@ static int32_t shapes(planner *w, accel_plugin_error *error) {
     int32_t rc = kit_shape(w->p, w->plan->dim, (int32_t)i, t, error);
     if (rc) return rc;
     w->plan->place[i].bytes = (uint64_t)t->elements * 4;
-    w->plan->place[i].row_stride = t->row_stride;
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -155,15 +155,16 @@ static bool alias_slice(planner *w, const accel_plugin_node *n) {
   for (int64_t i = axis + 1; i < x->rank; i++) inner *= x->dim[i];
   int64_t start = slice_start(w, n, x->dim[axis]);
   if (start + y->dim[axis] > x->dim[axis]) return false; /* the kernel says what is wrong */
-  kit_place *from = &w->plan->place[n->in[0]], *to = &w->plan->place[n->out[0]];
-  if (from->row_stride != kit_cols(x)) return false;
+  const kit_place *from = &w->plan->place[n->in[0]];
+  kit_place *to = &w->plan->place[n->out[0]];
+  if (x->row_stride != kit_cols(x)) return false;
   if (before == 1) {
     to->offset = from->offset + (uint64_t)(start * inner) * 4;
     return true;
   }
   if (axis != x->rank - 1 || !readers_take_strides(w, n->out[0])) return false;
   to->offset = from->offset + (uint64_t)start * 4;
-  to->row_stride = kit_cols(x);
+  w->plan->tensor[n->out[0]].row_stride = kit_cols(x);
   return true;
 }
 
@@ -186,39 +187,41 @@ static void aliases(planner *w) {
 
 static uint32_t padded(uint32_t n, uint32_t least) { return n > least ? n : least; }
 
+/* Of absent ones only what is looked at is written: this runs for every launch. */
+static void put_tensor(const kit_plan *plan, int32_t id, kit_tensor *t) {
+  if (id >= 0 && plan->tensor[id].id >= 0) {
+    *t = plan->tensor[id];
+  } else {
+    t->id = t->weight = t->space = -1;
+    t->data = t->buffer = NULL;
+  }
+}
+
+void kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s, kit_tensor *t) {
+  const accel_plugin_node *n = &p->node[s->node];
+  for (uint32_t j = 0; j < s->n_in; j++) put_tensor(plan, j < n->n_in ? n->in[j] : -1, &t[j]);
+  for (uint32_t j = 0; j < s->n_out; j++) put_tensor(plan, j < n->n_out ? n->out[j] : -1, &t[s->n_in + j]);
+}
+
 static int32_t steps(planner *w, accel_plugin_error *error) {
   kit_plan *plan = w->plan;
+  plan->step = calloc(w->e->n_node + 1, sizeof *plan->step);
+  if (!plan->step) return kit_no_memory(error, w->e->n_node * sizeof *plan->step);
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
     if (!w->run[i]) continue;
-    plan->n_step++;
-    plan->n_operand += padded(n->n_in, KIT_OPERANDS) + padded(n->n_out, KIT_RESULTS);
-  }
-  plan->step = calloc(plan->n_step + 1, sizeof *plan->step);
-  plan->operand = calloc(plan->n_operand + 1, sizeof *plan->operand);
-  if (!plan->step || !plan->operand) return kit_no_memory(error, plan->n_operand * sizeof *plan->operand);
-  uint32_t at = 0, k = 0;
-  for (uint32_t i = 0; i < w->e->n_node; i++) {
-    const accel_plugin_node *n = &w->p->node[w->e->node[i]];
-    if (!w->run[i]) continue;
-    kit_step *s = &plan->step[k++];
-    *s = (kit_step){.node = (uint32_t)w->e->node[i],
-                    .first = at,
-                    .n_in = padded(n->n_in, KIT_OPERANDS),
-                    .n_out = padded(n->n_out, KIT_RESULTS)};
-    for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
-      int32_t id = j < s->n_in ? kit_operand(n, j) : kit_result(n, j - s->n_in);
-      kit_tensor *t = &plan->operand[at++];
-      *t = id >= 0 && w->need[id] ? plan->tensor[id] : (kit_tensor){.id = -1, .weight = -1, .space = -1};
-      if (t->id >= 0) t->row_stride = plan->place[id].row_stride;
-    }
+    kit_step *s = &plan->step[plan->n_step++];
+    *s = (kit_step){
+        .node = (uint32_t)w->e->node[i], .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
+    plan->widest = padded(s->n_in + s->n_out, plan->widest);
     const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
     for (int j = 0; j < 3; j++) {
       int64_t space = kit_attr_i(n, spaces[j], -1);
       if (space >= 0) plan->space[space] = true;
     }
   }
-  return ACCEL_PLUGIN_OK;
+  w->tensors = calloc(plan->widest + 1, sizeof *w->tensors);
+  return w->tensors ? ACCEL_PLUGIN_OK : kit_no_memory(error, plan->widest * sizeof *w->tensors);
 }
 
 /* ---- 4. lifetimes ---- */
@@ -226,10 +229,11 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
 static void lifetimes(planner *w) {
   for (uint32_t k = 0; k < w->plan->n_step; k++) {
     const kit_step *s = &w->plan->step[k];
-    for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
-      int32_t id = w->plan->operand[s->first + j].id;
-      if (id >= 0) w->last[w->root[id]] = (int32_t)k;
-    }
+    const accel_plugin_node *n = &w->p->node[s->node];
+    for (uint32_t j = 0; j < n->n_in; j++)
+      if (n->in[j] >= 0) w->last[w->root[n->in[j]]] = (int32_t)k;
+    for (uint32_t j = 0; j < n->n_out; j++)
+      if (n->out[j] >= 0 && w->need[n->out[j]]) w->last[w->root[n->out[j]]] = (int32_t)k;
   }
   for (uint32_t i = 0; i < w->e->n_out; i++)
     if (w->plan->wanted[i]) w->last[w->root[w->e->out[i]]] = (int32_t)w->plan->n_step;
@@ -268,10 +272,10 @@ static void fixed_homes(planner *w) {
   }
 }
 
-/* The operand whose memory result `j` of step `k` takes over, or -1. */
+/* The operand whose memory result `j` of step `k` takes over, or -1.  w->tensors holds the step's. */
 static int32_t overlay(const planner *w, uint32_t k, uint32_t j) {
   const kit_step *s = &w->plan->step[k];
-  const kit_tensor *in = &w->plan->operand[s->first], *out = in + s->n_in + j;
+  const kit_tensor *in = w->tensors, *out = in + s->n_in + j;
   const accel_plugin_node *n = &w->p->node[s->node];
   uint32_t mask = w->r->backend && w->r->backend->inplace ? w->r->backend->inplace(w->p, n, j) : kit_inplace(w->p, n, j);
   for (uint32_t i = 0; i < s->n_in && i < 32; i++) {
@@ -291,7 +295,8 @@ static int32_t overlay(const planner *w, uint32_t k, uint32_t j) {
 static void place_step(planner *w, uint32_t k) {
   kit_plan *plan = w->plan;
   kit_step *s = &plan->step[k];
-  kit_tensor *in = &plan->operand[s->first], *out = in + s->n_in;
+  kit_tensor *in = w->tensors, *out = in + s->n_in;
+  kit_step_tensors(w->p, plan, s, in);
   if (w->r->backend && w->r->backend->workspace) {
     kit_launch shape = {.program = w->p,
                         .node = &w->p->node[s->node],
@@ -385,6 +390,7 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   free(w.root);
   free(w.last);
   free(w.hole);
+  free(w.tensors);
   if (rc)
     kit_plan_free(plan);
   else
@@ -400,7 +406,6 @@ void kit_plan_free(kit_plan *plan) {
   free(plan->tensor);
   free(plan->place);
   free(plan->step);
-  free(plan->operand);
   free(plan->space);
   free(plan);
 }

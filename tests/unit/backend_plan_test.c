@@ -120,8 +120,8 @@ static void lives(const accel_plugin_program *p, const kit_plan *plan, const uin
   for (uint32_t k = 0; k < plan->n_step; k++) {
     const kit_step *s = &plan->step[k];
     for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
-      int32_t id = plan->operand[s->first + j].id;
-      if (id < 0) continue;
+      int32_t id = j < s->n_in ? kit_operand(&p->node[s->node], j) : kit_result(&p->node[s->node], j - s->n_in);
+      if (id < 0 || plan->tensor[id].id < 0) continue;
       life *o = &l[l[id].owner];
       if ((int)k < o->first) o->first = (int)k;
       if ((int)k > o->last) o->last = (int)k;
@@ -151,11 +151,11 @@ static void check_overlaps(const accel_plugin_program *p, const kit_plan *plan, 
   for (int32_t a = 0; a < (int32_t)p->n_tensor; a++) {
     const kit_place *pa = &plan->place[a];
     if (plan->tensor[a].id < 0 || pa->home != KIT_HOME_SCRATCH) continue;
-    uint64_t end =
-        pa->offset + (uint64_t)(plan->tensor[a].elements
-                                    ? (kit_row_count(&plan->tensor[a]) - 1) * pa->row_stride + kit_cols(&plan->tensor[a])
-                                    : 0) *
-                         4;
+    uint64_t end = pa->offset + (uint64_t)(plan->tensor[a].elements
+                                               ? (kit_row_count(&plan->tensor[a]) - 1) * plan->tensor[a].row_stride +
+                                                     kit_cols(&plan->tensor[a])
+                                               : 0) *
+                                    4;
     assert_true(end <= plan->scratch);
     if (l[a].owner != a) continue;
     assert_int_equal(pa->offset % KIT_ALIGN, 0);
