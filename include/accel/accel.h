@@ -449,6 +449,8 @@ ACCEL_API void accel_verify_report_free(accel_verify_report **report);
 
 /* format: "text" or "dot" (Graphviz). */
 ACCEL_API accel_status accel_program_dump(accel_endpoint *endpoint, const char *format, char **out);
+/* The model classes that can be run: "BertModel", "BertForMaskedLM" ...  Free with accel_strings_free. */
+ACCEL_API accel_status accel_architectures(accel_strings **out);
 /* Where a model id resolves to on this machine; ACCEL_ERROR_NOT_FOUND with the exact download line as remedy. */
 ACCEL_API accel_status accel_find_model(accel *ctx, const char *model, char **directory);
 /* The support table: what `supports` of every device here answers for a model, per precision, beside what the registry lists.

@@ -60,7 +60,8 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
 
 static void print_table(const bench_result *r) {
   char memory[32];
-  printf("%s, %s on %s, %s, %u threads\n", r->model, r->output, r->device, r->precision, r->threads);
+  printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision, r->threads,
+         r->threads == 1 ? "" : "s");
   printf("batch of %u, %llu tokens; %u runs in %u round%s\n\n", r->batch, (unsigned long long)r->tokens, r->iters, r->rounds, r->rounds > 1 ? "s" : "");
   printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms, "fastest", r->min_ms, "90 %", r->p90_ms);
   printf("%-16s%12.1f /s\n%-16s%12.0f /s\n%-16s%12s\n", "items", r->items_per_s, "tokens", r->prefill_tokens_per_s, "peak memory",

@@ -1,6 +1,7 @@
 /* qa.c - accel qa: answers to questions, found in texts. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/print.h"
 
@@ -81,6 +82,7 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *recor
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, how.top_k);
   how.doc_stride = (uint32_t)cli_count(run, OPT_DOC_STRIDE, how.doc_stride);
   how.max_answer_len = (uint32_t)cli_count(run, OPT_MAX_ANSWER_LENGTH, how.max_answer_len);
+  if (run->value[OPT_ALIGN]) how.align_to_words = strcmp(run->value[OPT_ALIGN], "yes") == 0;
   how.handle_impossible_answer = cli_flag(run, OPT_IMPOSSIBLE);
   accel_answers *found;
   accel_status status = accel_qa(endpoint, questions, contexts, records->n, &how, &found);

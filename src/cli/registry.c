@@ -78,7 +78,28 @@ static int print_models(cli_run *run, const accel_strings *models) {
   return 0;
 }
 
+/* {"models": [...]} or {"architectures": [...]} */
+static int json_names(cli_run *run, const char *key, const accel_strings *names) {
+  cli_json json;
+  int code = cli_json_begin(run, "accel.registry/1", &json);
+  if (code) return code;
+  cli_json_strings(&json, key, names);
+  return cli_json_end(run, &json);
+}
+
+static int show_architectures(cli_run *run) {
+  accel_strings *names;
+  int code = 0;
+  accel_status status = accel_architectures(&names);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  if (cli_flag(run, OPT_JSON)) code = json_names(run, "architectures", names);
+  for (uint32_t i = 0; i < names->n && !cli_flag(run, OPT_JSON); ++i) puts(names->item[i]);
+  accel_strings_free(&names);
+  return code;
+}
+
 int cmd_registry(cli_run *run) {
+  if (cli_flag(run, OPT_ARCHITECTURES)) return show_architectures(run);
   int code = cli_context(run);
   if (code) return code;
   if (run->n_args) return show_entry(run, run->args[0]);
@@ -90,16 +111,8 @@ int cmd_registry(cli_run *run) {
   accel_strings *models;
   accel_status status = accel_registry_list(run->ctx, &filter, &models);
   if (status != ACCEL_OK) return cli_fail(run, status);
-  if (cli_flag(run, OPT_JSON)) {
-    cli_json json;
-    code = cli_json_begin(run, "accel.registry/1", &json);
-    if (!code) {
-      cli_json_strings(&json, "models", models);
-      code = cli_json_end(run, &json);
-    }
-  } else {
-    code = print_models(run, models);
-  }
+  if (cli_flag(run, OPT_JSON)) code = json_names(run, "models", models);
+  else code = print_models(run, models);
   accel_strings_free(&models);
   return code;
 }

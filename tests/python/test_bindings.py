@@ -260,6 +260,9 @@ class Registry(unittest.TestCase):
         self.assertGreater(len(amd), len(base))
         self.assertEqual(accel.get_dependencies("no/such-model"), [])
 
+    def test_architectures(self):
+        self.assertIn("ModernBertModel", accel.architectures())
+
     def test_additions(self):
         entry = dict(accel.MODEL_REGISTRY["bert-base-uncased"], aliases=["bert-of-mine"], description="mine")
         accel.MODEL_REGISTRY["me/bert"] = entry

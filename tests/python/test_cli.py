@@ -184,7 +184,7 @@ class CommandLine(Case):
         os.mkdir(strange)
         self.path("strange/config.json", json.dumps({"architectures": ["AbacusModel"], "model_type": "abacus"}))
         write_safetensors(self.path("strange/model.safetensors"), {"w": ("F32", [1], bytes(4))})
-        self.bad(3, "AbacusModel", "embed", strange, "x")
+        self.bad(3, "abacus|AbacusModel", "embed", strange, "x")
         self.path("strange/config.json", "{")
         self.bad(1, "config.json", "embed", strange, "x")
 
@@ -510,6 +510,9 @@ class Knowledge(Case):
         self.assertEqual((entry["id"], entry["embedding_dim"]), ("google-bert/bert-base-uncased", 768))
         self.assertIn("google-bert/bert-base-uncased", run("registry", "bert-base-uncased").stdout)
         self.bad(3, "no/such-model", "registry", "no/such-model")
+        classes = self.good("registry", "--architectures")["architectures"]
+        self.assertIn("BertForMaskedLM", classes)
+        self.assertEqual(run("registry", "--architectures").stdout.split(), classes)
         self.bad(2, "abacus", "registry", "--hardware", "abacus")
 
     def test_deps(self):

@@ -6,13 +6,16 @@
 """
 from __future__ import annotations
 
+import ctypes as C
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 
+from . import _types
 from ._context import Context, Device, TestRecord, TestReport, VerifyReport, default_context
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._model import Model, Placement, Ticket, Tokenizer
 from ._native import VERSION as __version__
+from ._native import check, lib, string_list
 from ._pipelines import Pipeline, pipeline
 from ._tensors import ModelOutput, Tensor
 
@@ -85,6 +88,15 @@ def verify(model: str, golden: str, device: str = "auto", precision: Optional[st
     return default_context().verify(model, golden, device, precision)
 
 
+def architectures() -> List[str]:
+    """The model classes that can be run: "BertModel", "BertForMaskedLM" ..."""
+    pointer = C.POINTER(_types.accel_strings)()
+    check(lib.accel_architectures(C.byref(pointer)))
+    names = string_list(pointer)
+    lib.accel_strings_free(C.byref(pointer))
+    return names
+
+
 def find_model(model: str) -> str:
     """The directory of a model id on this machine; NotFoundError with the download line where it is absent."""
     return default_context().find_model(model)
@@ -94,6 +106,6 @@ __all__ = [
     "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CancelledError", "Context", "Device", "DeviceError",
     "DeviceUnavailableError", "DoesNotFitError", "FormatError", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Tensor", "TestRecord", "TestReport", "Ticket", "Tokenizer", "UnknownModelError",
-    "UnsupportedError", "VerifyError", "VerifyReport", "default_context", "detect_hardware", "devices", "find_model", "get_dependencies",
+    "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "get_dependencies",
     "is_hardware_supported", "is_precision_supported", "pipeline", "run_precision_tests", "set_precision_profile", "verify", "__version__",
 ]
