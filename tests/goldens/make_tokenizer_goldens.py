@@ -72,6 +72,10 @@ def template(tok, cls, sep, pair_sep=None, second=1):
                                          special_tokens=ids)
 
 
+CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + CONTRACTIONS + "?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + CONTRACTIONS + "?|"
+         r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -183,6 +187,15 @@ def bpe_prefix_space():
     return tok
 
 
+def bpe_split():
+    tok = byte_level(normalizers.NFC(), ["<|endoftext|>"], add_prefix_space=False, use_regex=False)
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), tok.pre_tokenizer])
+    tok.post_processor = processors.ByteLevel(trim_offsets=False)
+    state = json.loads(tok.to_str())
+    state["model"]["ignore_merges"] = True
+    return Tokenizer.from_str(json.dumps(state))
+
+
 def bpe_suffix():
     tok = Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True))
     tok.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
@@ -264,8 +277,8 @@ def unigram_albert():
 
 
 def unigram_deberta():
-    steps = [{"type": "Strip", "strip_left": True, "strip_right": True}, {"type": "NFC"},
-             {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]
+    steps = [{"type": "Replace", "pattern": {"Regex": r"\s{2,}|[\n\r\t]"}, "content": " "}, {"type": "NFC"},
+             {"type": "Strip", "strip_left": False, "strip_right": True}]
     tok = unigram({"type": "Sequence", "normalizers": steps}, pre_tokenizers.Sequence([pre_tokenizers.Metaspace(prepend_scheme="first")]),
                   BERT, "[UNK]", byte_fallback=True)
     tok.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
@@ -275,7 +288,7 @@ def unigram_deberta():
 
 
 FIXTURES = [wordpiece_uncased, wordpiece_cased, wordpiece_accents, wordpiece_kept_accents, wordpiece_mpnet, wordpiece_sequence, wordlevel_nfd,
-            wordlevel_nfc, wordlevel_nfkd, bpe_roberta, bpe_modernbert, bpe_prefix_space, bpe_suffix, bpe_prefix, bpe_llama, unigram_xlmr,
+            wordlevel_nfc, wordlevel_nfkd, bpe_roberta, bpe_modernbert, bpe_prefix_space, bpe_split, bpe_suffix, bpe_prefix, bpe_llama, unigram_xlmr,
             unigram_albert, unigram_deberta]
 
 
