@@ -223,7 +223,9 @@ static int32_t check_tensors(const accel_plugin_program *p, accel_plugin_error *
     const accel_plugin_state *s = &p->state[i];
     if (s->kind < ACCEL_PLUGIN_STATE_KV || s->kind > ACCEL_PLUGIN_STATE_SSM)
       return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "state '%s' has the unknown kind %d", s->name, s->kind);
-    if (s->heads < 0 || s->k_dim < 0 || s->v_dim < 0 || s->heads > 1 << 20 || s->k_dim > 1 << 20 || s->v_dim > 1 << 20)
+    int64_t heads = s->heads, widest = s->k_dim > s->v_dim ? s->k_dim : s->v_dim; /* rows of at most 2^24 elements */
+    if (heads < 0 || s->k_dim < 0 || s->v_dim < 0 || s->window < 0 || widest > 1 << 24 || heads > 1 << 24 ||
+        heads * widest > 1 << 24)
       BAD(-1, "state '%s': %d x %d, %d", s->name, s->heads, s->k_dim, s->v_dim);
     if (s->share >= (int32_t)p->n_state || (s->share >= 0 && p->state[s->share].share >= 0))
       BAD(-1, "state '%s' shares state %d", s->name, s->share);
