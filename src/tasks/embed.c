@@ -7,13 +7,26 @@
 #include "tasks/processor.h"
 #include "tasks/tasks.h"
 
+/* A Dense layer on the host. */
+typedef struct host_dense {
+  const accel__dense *layer;
+  float *weight, *bias; /* [out, in], [out] or NULL */
+} host_dense;
+
 /* How this call turns hidden states into rows. */
 typedef struct embed_plan {
-  bool in_program;        /* the program's own head: entry "embed" */
+  bool in_program; /* the program's own head: entry "embed" */
   bool per_token;
-  accel__pooling pooling; /* on the host, when neither */
-  int normalize;          /* on the host: 1 yes */
-  uint32_t skip;          /* prompt tokens left out of pooling */
+  bool normalize;  /* on the host */
+  uint32_t skip;   /* prompt tokens left out of pooling */
+  /* the head on the host, for what the program's own cannot do: another pooling, no normalisation, a prompt that is left out */
+  accel__pooling pooling[6];
+  uint32_t n_pooling;
+  const host_dense *dense;
+  uint32_t n_dense;
+  uint32_t hidden; /* of the model */
+  uint32_t dim;    /* of a row of the result */
+  uint32_t widest; /* row on the way there */
 } embed_plan;
 
 typedef struct embed_job {
@@ -24,6 +37,9 @@ typedef struct embed_job {
 
 /* ---- the prompt ---- */
 
+/* sentence-transformers gives every model the prompts "query" and "document", empty unless it has its own. */
+static bool always_there(const char *name) { return !strcmp(name, "query") || !strcmp(name, "document"); }
+
 static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_params *params, const char **prompt) {
   const accel__sentence_modules *m = &accel__processor_for(ep)->modules;
   const char *name = params->prompt_name ? params->prompt_name : m->default_prompt;
@@ -31,6 +47,7 @@ static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_pa
   if (params->prompt || !name) return ACCEL_OK;
   for (uint32_t i = 0; i < m->n_prompts; i++)
     if (!strcmp(m->prompts[i].name, name)) return *prompt = m->prompts[i].text, ACCEL_OK;
+  if (m->present && always_there(name)) return *prompt = "", ACCEL_OK;
   accel__buffer known = {0};
   for (uint32_t i = 0; i < m->n_prompts; i++) accel__buffer_printf(&known, " %s", m->prompts[i].name);
   accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no prompt named '%s'; known:%s", ep->name, name, known.data ? known.data : " none");
@@ -38,64 +55,115 @@ static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_pa
   return ACCEL_ERROR_ARGUMENT;
 }
 
-/* ASCII and beyond: Python's str.lower() is what sentence-transformers calls; tokenizers that lower-case do it anyway, so only ASCII is touched. */
-static void lower_ascii(char *text) {
-  for (; *text; text++)
-    if (*text >= 'A' && *text <= 'Z') *text = (char)(*text - 'A' + 'a');
-}
-
-/* The texts with the prompt in front; the originals when there is nothing to change. */
-static accel_status prepare_texts(const accel_endpoint *ep, const char *const *texts, uint32_t n, const char *prompt, accel__arena *arena,
-                                  const char *const **out) {
-  bool lower = accel__processor_for(ep)->modules.lower_case;
+/* The texts with the prompt in front; the originals when there is none. */
+static accel_status prepend(const char *prompt, const char *const *texts, uint32_t n, accel__arena *arena, const char *const **out) {
   *out = texts;
-  if (!lower && (!prompt || !*prompt)) return ACCEL_OK;
+  if (!prompt || !*prompt) return ACCEL_OK;
   const char **made = accel__arena_array(arena, n, sizeof *made);
   if (!made) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
     if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u is NULL", i);
-    char *copy = accel__arena_printf(arena, "%s%s", prompt ? prompt : "", texts[i]);
-    if (!copy) return ACCEL_ERROR_OUT_OF_MEMORY;
-    if (lower) lower_ascii(copy);
-    made[i] = copy;
+    if (!(made[i] = accel__arena_printf(arena, "%s%s", prompt, texts[i]))) return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   *out = made;
   return ACCEL_OK;
 }
 
-/* Tokens of the prompt alone, as sentence-transformers counts them: specials included but for the last. */
-static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, uint32_t *skip) {
+/* Tokens of the prompt alone as sentence-transformers counts them: with special tokens, but for one at the end. */
+static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, const accel__encode_options *how, uint32_t *skip) {
+  const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
   accel__encoding enc = {0};
-  accel__encode_options how = {.add_special_tokens = true};
-  ACCEL_TRY(accel__encode(accel__processor_for(ep)->tokenizer, prompt, strlen(prompt), NULL, 0, &how, &enc));
-  *skip = enc.n ? (uint32_t)enc.n - 1 : 0;
+  ACCEL_TRY(accel__encode(tok, prompt, strlen(prompt), NULL, 0, how, &enc));
+  *skip = (uint32_t)enc.n;
+  if (enc.n && accel__id_is_special(tok, enc.ids[enc.n - 1])) --*skip;
   accel__encoding_free(&enc);
   return ACCEL_OK;
 }
 
 /* ---- the plan ---- */
 
-static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, embed_plan *plan) {
-  const accel__processor *p = accel__processor_for(ep);
-  const accel__embed_head *head = &p->modules.head;
-  bool own = head->n_pooling > 0;
-  *plan = (embed_plan){.normalize = params->normalize > 0};
-  int asked = params->pooling ? accel__pooling_by_name(params->pooling) : own ? (int)head->pooling[0] : ACCEL__POOL_NONE;
-  if (asked < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens weightedmean lasttoken none", params->pooling);
-  bool same_pooling = own && head->n_pooling == 1 && asked == (int)head->pooling[0];
-  bool keeps_norm = !(head->normalize && params->normalize == 0);
-  plan->pooling = (accel__pooling)asked;
-  plan->per_token = asked == ACCEL__POOL_NONE;
-  plan->in_program = own && p->modules.include_prompt && keeps_norm && (!params->pooling || same_pooling);
-  if (plan->in_program) return ACCEL_OK;
-  if (own && (head->n_dense || (head->n_pooling > 1 && !params->pooling)))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its Dense layers or joined poolings cannot be combined with another pooling, normalize=0 or include_prompt=false", ep->name);
-  if (head->normalize && params->normalize < 0 && !plan->per_token) plan->normalize = 1;
+/* The Dense layers' weights as fp32. */
+static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head, accel__arena *arena, embed_plan *plan) {
+  host_dense *list = accel__arena_array(arena, head->n_dense, sizeof *list);
+  if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (head->n_dense && !ep->checkpoint)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: with random weights its Dense layers only work with its own pooling and normalisation", ep->name);
+  for (uint32_t i = 0; i < head->n_dense; i++) {
+    const accel__dense *d = &head->dense[i];
+    const accel__tensor_info *weight = accel__checkpoint_find(ep->checkpoint, d->weight), *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name) : NULL;
+    list[i] = (host_dense){.layer = d, .weight = accel__arena_array(arena, (size_t)(d->in * d->out), sizeof(float)),
+                           .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
+    if (!list[i].weight || (d->bias && !list[i].bias)) return ACCEL_ERROR_OUT_OF_MEMORY;
+    /* the program has been built from these tensors: they are there, and of this size */
+    if (!weight || weight->elements != (uint64_t)(d->in * d->out) || (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
+      return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name, d->weight);
+    ACCEL_TRY(accel__tensor_to_f32(weight, 0, weight->elements, list[i].weight));
+    if (bias) ACCEL_TRY(accel__tensor_to_f32(bias, 0, bias->elements, list[i].bias));
+    if (plan->widest < (uint32_t)d->out) plan->widest = (uint32_t)d->out;
+    plan->dim = (uint32_t)d->out;
+  }
+  plan->dense = list;
+  plan->n_dense = head->n_dense;
   return ACCEL_OK;
 }
 
+/* The head on the host: the model's own, or one pooling in its place. */
+static accel_status plan_host(const accel_endpoint *ep, const accel__embed_head *head, int asked, accel__arena *arena, embed_plan *plan) {
+  bool own = asked < 0;
+  plan->n_pooling = own ? head->n_pooling : 1;
+  for (uint32_t i = 0; i < plan->n_pooling; i++) plan->pooling[i] = own ? head->pooling[i] : (accel__pooling)asked;
+  plan->dim = plan->widest = plan->hidden * plan->n_pooling;
+  if (own) return load_dense(ep, head, arena, plan);
+  if (!head->n_dense) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its Dense layers belong to its own pooling, no other can be asked for", ep->name);
+}
+
+/* The width of what the program's own head gives. */
+static uint32_t program_dim(const accel_endpoint *ep) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel_plugin_tensor *out = &p->tensor[p->entry[accel__endpoint_entry(ep, "embed")].out[0]];
+  return (uint32_t)p->dim[out->dim[1]].c;
+}
+
+static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena, embed_plan *plan) {
+  const accel__embed_head *head = &accel__processor_for(ep)->modules.head;
+  bool own = head->n_pooling > 0;
+  int asked = params->pooling ? accel__pooling_by_name(params->pooling) : own ? -1 : ACCEL__POOL_NONE;
+  if (params->pooling && asked < 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens weightedmean lasttoken none", params->pooling);
+  if (own && head->n_pooling == 1 && asked == (int)head->pooling[0]) asked = -1; /* what it does anyway */
+  plan->hidden = (uint32_t)ep->model->hidden_size;
+  plan->per_token = asked == ACCEL__POOL_NONE;
+  plan->normalize = params->normalize > 0 || (params->normalize < 0 && own && head->normalize && !plan->per_token);
+  plan->in_program = asked < 0 && !plan->skip && !(head->normalize && params->normalize == 0);
+  if (plan->in_program) {
+    plan->dim = program_dim(ep);
+    plan->normalize = plan->normalize && !head->normalize;
+    return ACCEL_OK;
+  }
+  plan->dim = plan->hidden;
+  return plan->per_token ? ACCEL_OK : plan_host(ep, head, asked, arena, plan);
+}
+
 /* ---- results ---- */
+
+/* One sequence's rows [tokens, hidden] to one row [dim]: pooling, Dense layers. */
+static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t tokens, float *to) {
+  const embed_plan *plan = job->plan;
+  float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work, *y = work + plan->widest;
+  if (!work) return accel__no_memory(plan->widest * sizeof *work);
+  for (uint32_t i = 0; i < plan->n_pooling; i++) accel__pool_rows(plan->pooling[i], rows, tokens, plan->skip, plan->hidden, x + (size_t)i * plan->hidden);
+  for (uint32_t i = 0; i < plan->n_dense; i++) {
+    const host_dense *d = &plan->dense[i];
+    accel__dense_row(d->layer, d->weight, d->bias, x, y);
+    float *kept = x;
+    x = y;
+    y = kept;
+  }
+  memcpy(to, x, plan->dim * sizeof *to);
+  free(work);
+  return ACCEL_OK;
+}
 
 static accel_status take_piece(void *user, const accel__piece_result *r) {
   embed_job *job = user;
@@ -105,24 +173,21 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
   const float *from = r->results[0].data;
   if (job->plan->in_program) memcpy(to, from + (size_t)r->item * dim, dim * sizeof *to);
   else if (job->plan->per_token) memcpy(to, from + r->row * dim, rows * dim * sizeof *to);
-  else accel__pool_rows(job->plan->pooling, from + r->row * dim, r->tokens, job->plan->skip < r->tokens ? job->plan->skip : 0, dim, to);
+  else ACCEL_TRY(pool_piece(job, from + r->row * job->plan->hidden, r->tokens, to));
   for (uint64_t i = 0; job->plan->normalize && i < rows; i++) accel__normalize_row(to + i * dim, dim);
   return ACCEL_OK;
 }
 
 /* Sizes the result for the texts. */
-static accel_status lay_out(accel_endpoint *ep, const embed_plan *plan, const accel__encoding *enc, uint32_t n, accel_embeddings *result,
+static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, uint32_t n, accel_embeddings *result,
                             float **data) {
   uint64_t *start = accel__arena_array(accel__task_arena(result), (size_t)n + 1, sizeof *start);
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
   if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
-  result->dim = (uint32_t)ep->model->hidden_size;
-  if (plan->in_program) {
-    const accel_plugin_tensor *out = &p->tensor[p->entry[accel__endpoint_entry(ep, "embed")].out[0]];
-    result->dim = (uint32_t)p->dim[out->dim[1]].c;
-  }
+  result->dim = plan->dim;
   for (uint32_t i = 0; i < n; i++) {
     if (!enc[i].n) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u gives no tokens", i);
+    if (!plan->per_token && plan->skip >= enc[i].n)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u: the prompt fills all of its %zu tokens and leaves nothing to pool", i, enc[i].n);
     start[i + 1] = start[i] + (plan->per_token ? enc[i].n : 1);
     result->tokens += enc[i].n;
     result->truncated += enc[i].pieces > 1;
@@ -138,14 +203,17 @@ static accel_status lay_out(accel_endpoint *ep, const embed_plan *plan, const ac
 
 static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan, const accel__piece *pieces, uint32_t n, embed_job *job) {
   uint32_t output = 0;
-  if (!plan->in_program) ACCEL_TRY(accel__output_index(ep, "last_hidden_state", &output));
+  if (!plan->in_program) {
+    accel_status status = accel__output_index(ep, "last_hidden_state", &output);
+    if (status != ACCEL_OK) return accel__remedy(status, "open it with task \"feature-extraction\"");
+  }
   return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces, n, "embedding", take_piece, job);
 }
 
 accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_embed_params *params, accel_embeddings **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
-  embed_plan plan;
+  embed_plan plan = {0};
   const char *prompt = NULL;
   accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
   accel_embeddings *result = accel__task_result(sizeof *result);
@@ -153,14 +221,13 @@ accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t
   accel__piece_list pieces;
   if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "feature-extraction"));
-  ACCEL_GOTO(make_plan(ep, params, &plan));
   ACCEL_GOTO(choose_prompt(ep, params, &prompt));
-  if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt) ACCEL_GOTO(count_prompt(ep, prompt, &plan.skip));
-  ACCEL_GOTO(prepare_texts(ep, texts, n, prompt, &scratch, &texts));
-  how.truncate_left = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer)->truncate_left;
+  if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt) ACCEL_GOTO(count_prompt(ep, prompt, &how, &plan.skip));
+  ACCEL_GOTO(make_plan(ep, params, &scratch, &plan));
+  ACCEL_GOTO(prepend(prompt, texts, n, &scratch, &texts));
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   embed_job job = {.plan = &plan, .result = result};
-  ACCEL_GOTO(lay_out(ep, &plan, enc, n, result, &job.data));
+  ACCEL_GOTO(lay_out(&plan, enc, n, result, &job.data));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(run_embed(ep, &plan, pieces.piece, n, &job));
 done:

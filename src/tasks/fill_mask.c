@@ -85,7 +85,8 @@ static uint32_t best_tokens(const fill_job *job, const float *probability, uint3
 static accel_status fill_one(fill_job *job, uint32_t m, const float *logits, bool single) {
   const accel__encoding *enc = &job->enc[job->mask[m].text];
   size_t vocab = (size_t)job->ep->model->vocab_size;
-  uint32_t k = job->top_k;
+  uint32_t k = job->top_k, at = job->mask[m].position;
+  int32_t pad = accel__tokenizer_describe(accel__processor_for(job->ep)->tokenizer)->pad;
   float *probability = malloc(vocab * sizeof *probability);
   int32_t *best = malloc((k + 1) * sizeof *best), *ids = malloc(enc->n * sizeof *ids);
   accel_fill *list = accel__arena_array(job->arena, k, sizeof *list);
@@ -96,9 +97,12 @@ static accel_status fill_one(fill_job *job, uint32_t m, const float *logits, boo
   memcpy(ids, enc->ids, enc->n * sizeof *ids);
   for (uint32_t i = 0; i < k; i++) {
     list[i] = (accel_fill){.score = probability[best[i]], .token = best[i]};
-    ids[job->mask[m].position] = best[i];
+    ids[at] = best[i];
     ACCEL_GOTO(decode(job, &best[i], 1, false, &list[i].token_str));
-    ACCEL_GOTO(decode(job, ids, enc->n, single, &list[i].sequence)); /* other masks stay readable */
+    bool drop = best[i] == pad; /* the pipeline leaves padding out of the sequence */
+    if (drop) memmove(ids + at, ids + at + 1, (enc->n - at - 1) * sizeof *ids);
+    ACCEL_GOTO(decode(job, ids, enc->n - drop, single, &list[i].sequence)); /* with several masks the others stay readable */
+    if (drop) memcpy(ids, enc->ids, enc->n * sizeof *ids);
   }
   job->text[m] = job->mask[m].text;
   job->count[m] = k;

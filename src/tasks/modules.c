@@ -140,9 +140,11 @@ static accel_status read_prompts(const char *directory, accel__arena *arena, acc
   accel__prompt *list = accel__arena_array(arena, (size_t)n, sizeof *list);
   if (!list) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_JSON_EACH(item, prompts) {
-    if (!cJSON_IsString(item)) ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: prompt '%s' is not a string", path, item->string));
-    list[out->n_prompts].name = accel__arena_string(arena, item->string);
-    list[out->n_prompts++].text = accel__arena_string(arena, item->valuestring);
+    bool none = cJSON_IsNull(item); /* stands for "" */
+    if (!none && !cJSON_IsString(item)) ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", path, item->string));
+    accel__prompt *p = &list[out->n_prompts++];
+    *p = (accel__prompt){.name = accel__arena_string(arena, item->string), .text = accel__arena_string(arena, none ? "" : item->valuestring)};
+    if (!p->name || !p->text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   }
   out->prompts = list;
   if (chosen) out->default_prompt = accel__arena_string(arena, chosen);

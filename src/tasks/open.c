@@ -66,8 +66,11 @@ static accel_status find_entry(accel_endpoint *ep, const char *model, const acce
 /* ---- building ---- */
 
 static accel_status build_model(accel_endpoint *ep, const accel_init_params *params, const accel__sentence_modules *modules) {
+  static const accel__embed_head no_head;
+  bool embeds = params->task && !strcmp(params->task, "feature-extraction");
+  /* any head, an empty one too, asks for the base class, as AutoModel does */
   accel__model_request request = {.config = &ep->config, .checkpoint = ep->checkpoint, .architecture = params->architecture,
-                                  .embed = modules->head.n_pooling ? &modules->head : NULL};
+                                  .embed = modules->head.n_pooling ? &modules->head : embeds ? &no_head : NULL};
   return accel__model_build(&request, &ep->model);
 }
 

@@ -1,4 +1,4 @@
-/* pool.c - pooling of one sequence's rows. */
+/* pool.c - pooling of one sequence's rows, and what may follow. */
 #include "tasks/pool.h"
 
 #include <math.h>
@@ -28,6 +28,25 @@ void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32
     double weight = sum_rows(rows, n, skip, dim, mode == ACCEL__POOL_WEIGHTED_MEAN, out);
     if (mode == ACCEL__POOL_MEAN_SQRT_LEN) weight = sqrt(weight);
     for (uint32_t c = 0; c < dim; c++) out[c] = (float)(out[c] / weight);
+  }
+}
+
+static double activate(int activation, double x) {
+  switch (activation) {
+    case ACCEL_PLUGIN_ACT_TANH: return tanh(x);
+    case ACCEL_PLUGIN_ACT_RELU: return x > 0 ? x : 0;
+    case ACCEL_PLUGIN_ACT_GELU: return 0.5 * x * (1 + erf(x / sqrt(2.0)));
+    case ACCEL_PLUGIN_ACT_SIGMOID: return 1 / (1 + exp(-x));
+    case ACCEL_PLUGIN_ACT_SILU: return x / (1 + exp(-x));
+    default: return x;
+  }
+}
+
+void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias, const float *x, float *y) {
+  for (int64_t o = 0; o < layer->out; o++) {
+    double sum = bias ? bias[o] : 0;
+    for (int64_t i = 0; i < layer->in; i++) sum += (double)weight[o * layer->in + i] * x[i];
+    y[o] = (float)activate(layer->activation, sum);
   }
 }
 

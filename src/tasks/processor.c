@@ -33,7 +33,7 @@ static accel_status open_tokenizer(accel_endpoint *ep, accel__processor *p) {
   const char *directory = p->modules.present ? p->modules.transformer : ep->directory;
   accel_status status = directory ? accel__tokenizer_load(directory, &p->tokenizer)
                                   : accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: random weights come without a tokenizer", ep->name);
-  if (status == ACCEL_OK) return ACCEL_OK;
+  if (status == ACCEL_OK) return p->modules.lower_case ? accel__tokenizer_lower_case(p->tokenizer) : ACCEL_OK;
   /* a model without a usable tokenizer still runs raw tensors; its text tasks explain themselves */
   if (status != ACCEL_ERROR_NOT_FOUND && status != ACCEL_ERROR_UNSUPPORTED) return status;
   p->no_tokenizer = accel__arena_string(&p->arena, accel__message());
@@ -93,6 +93,7 @@ static void encode_one(void *arg, uint32_t i, uint32_t worker) {
   encode_job *job = arg;
   (void)worker;
   const char *text = job->texts[i], *pair = job->pairs ? job->pairs[i] : NULL;
+  if (pair && !*pair) pair = NULL; /* as transformers sees it */
   accel_status status = text ? accel__encode(job->tokenizer, text, strlen(text), pair, pair ? strlen(pair) : 0, job->how, &job->out[i])
                              : accel__fail(ACCEL_ERROR_ARGUMENT, "the text is NULL");
   if (status == ACCEL_OK) return;
@@ -107,7 +108,10 @@ static void encode_one(void *arg, uint32_t i, uint32_t worker) {
 
 accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n, const accel__encode_options *how,
                                  accel__encoding *out) {
-  encode_job job = {.tokenizer = accel__processor_for(ep)->tokenizer, .texts = texts, .pairs = pairs, .how = how, .out = out};
+  const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
+  accel__encode_options mine = *how;
+  mine.truncate_left = accel__tokenizer_describe(tokenizer)->truncate_left;
+  encode_job job = {.tokenizer = tokenizer, .texts = texts, .pairs = pairs, .how = &mine, .out = out};
   pthread_mutex_init(&job.lock, NULL);
   accel__pool_run(ep->ctx->pool, n, encode_one, &job);
   pthread_mutex_destroy(&job.lock);
@@ -193,7 +197,8 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
   *batch = (accel__batch){.n = k, .lengths = to->lengths, .tokens = t};
   batch->value[input_index(ep, "input_ids")] = to->ids;
   int type_input = input_index(ep, "token_type_ids");
-  if (types && type_input >= 0) batch->value[type_input] = to->types;
+  /* a model with one type has no use for them: transformers' tokenizers of such models do not make any */
+  if (types && type_input >= 0 && ep->model->inputs[type_input].max > 1) batch->value[type_input] = to->types;
 }
 
 static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t *outputs, uint32_t n_outputs, const accel__batch *batch, const sized *order,

@@ -1,7 +1,10 @@
-/* qa.c - extractive question answering, as transformers 4's QuestionAnsweringPipeline does it (transformers 5 dropped that pipeline).
+/* qa.c - extractive question answering, as transformers 4.57's QuestionAnsweringPipeline does it (transformers 5 dropped that pipeline).
  *
  * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end logits of tokens outside the context get
- * -10000 and then a softmax each; a span's score is the product; spans are at most max_answer_len tokens long.
+ * -10000 and then a softmax each; a span's score is the product; spans are at most max_answer_len tokens long.  The best spans of each window
+ * (2 top_k + 10 when they are widened to words, for then several become one) are turned into text, and equal texts, in any letter case and at
+ * any place, are one answer with the scores added.  Where a context has fewer than top_k spans there are fewer answers; the pipeline then
+ * fills up with spans of score 0.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +12,12 @@
 #include "tasks/processor.h"
 #include "tasks/scores.h"
 #include "tasks/tasks.h"
+#include "text/unicode.h"
 
 typedef struct span_answer {
   double score;
-  int64_t start, end; /* code points in the context */
+  uint32_t window, rank; /* of the context; of the window's spans, best first */
+  int64_t start, end;    /* code points in the context */
   accel__span bytes;
 } span_answer;
 
@@ -75,18 +80,19 @@ static void locate(const qa_job *job, const window *w, uint32_t s, uint32_t e, s
 }
 
 /* The best spans of a window, in the context, no longer than max_answer_len tokens. */
-static uint32_t best_spans(const qa_job *job, const window *w, uint32_t k, span_answer *best) {
+static uint32_t best_spans(const qa_job *job, const window *w, uint32_t number, uint32_t k, span_answer *best) {
   uint32_t n = 0;
   for (uint32_t s = 0; s < w->n; s++) {
     if (!in_context(w, s)) continue;
     for (uint32_t e = s; e < w->n && e < s + job->params->max_answer_len && in_context(w, e); e++) {
-      double score = (double)w->start[s] * w->end[e];
+      float score = w->start[s] * w->end[e];
       if (n == k && score <= best[n - 1].score) continue;
-      span_answer one = {.score = score};
+      span_answer one = {.score = score, .window = number};
       locate(job, w, s, e, &one);
       insert_best(best, &n, k, one);
     }
   }
+  for (uint32_t i = 0; i < n; i++) best[i].rank = i;
   return n;
 }
 
@@ -101,8 +107,10 @@ static accel_status keep(qa_job *job, uint32_t text, const span_answer *list, ui
 
 static accel_status take_window(void *user, const accel__piece_result *r) {
   qa_job *job = user;
-  uint32_t text = job->windows.text[r->index], k = job->params->top_k ? job->params->top_k : 1;
-  window w = {.enc = &job->enc[text], .base = job->enc[text].start[job->windows.number[r->index]], .n = r->tokens};
+  uint32_t text = job->windows.text[r->index], number = job->windows.number[r->index], top = job->params->top_k ? job->params->top_k : 1;
+  window w = {.enc = &job->enc[text], .base = job->enc[text].start[number], .n = r->tokens};
+  uint64_t spans = (uint64_t)r->tokens * r->tokens, k = job->params->align_to_words ? 2 * (uint64_t)top + 10 : top;
+  if (k > spans) k = spans;
   span_answer *best = malloc((k + 1) * sizeof *best);
   float *scratch = malloc(((size_t)r->tokens * 2 + 1) * sizeof *scratch);
   accel_status status = best && scratch ? ACCEL_OK : accel__no_memory(r->tokens * 2 * sizeof *scratch);
@@ -110,9 +118,9 @@ static accel_status take_window(void *user, const accel__piece_result *r) {
     w.start = scratch;
     w.end = scratch + r->tokens;
     probabilities(job, &w, (const float *)r->results[0].data + r->row, (const float *)r->results[1].data + r->row);
-    double empty = (double)w.start[0] * w.end[0];
+    float empty = w.start[0] * w.end[0];
     if (empty < job->no_answer[text]) job->no_answer[text] = empty;
-    status = keep(job, text, best, best_spans(job, &w, k, best));
+    status = keep(job, text, best, best_spans(job, &w, number, (uint32_t)k, best));
   }
   free(best);
   free(scratch);
@@ -124,15 +132,46 @@ static accel_status take_window(void *user, const accel__piece_result *r) {
 static int best_first(const void *a, const void *b) {
   const span_answer *x = a, *y = b;
   if (x->score != y->score) return x->score < y->score ? 1 : -1;
-  return x->start < y->start ? -1 : x->start > y->start;
+  return x->window != y->window ? (x->window < y->window ? -1 : 1) : x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Windows overlap: the same characters found twice are one answer with the scores added. */
-static uint32_t merge_same(span_answer *list, uint32_t n) {
+/* Windows in the order of the context (they are not run in that order), each one's spans best first. */
+static int found_first(const void *a, const void *b) {
+  const span_answer *x = a, *y = b;
+  if (x->window != y->window) return x->window < y->window ? -1 : 1;
+  return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+/* The next code points in lower case, and how many bytes they take; final sigma counts as sigma, as it does within Python's lower(). */
+static size_t lower_next(const char *text, size_t n, uint32_t out[2], size_t *n_out) {
+  uint32_t c;
+  size_t bytes = accel__utf8_decode(text, n, &c);
+  *n_out = accel__unicode_lower(c < 0x110000 ? c : 0xFFFD, out);
+  if (out[0] == 0x3C2) out[0] = 0x3C3;
+  return bytes ? bytes : 1;
+}
+
+/* Equal but for the letter case; texts whose case pairs differ in the number of code points are compared one for one. */
+static bool same_text(const char *a, size_t na, const char *b, size_t nb) {
+  size_t i = 0, j = 0;
+  while (i < na && j < nb) {
+    uint32_t x[2] = {0}, y[2] = {0};
+    size_t nx, ny;
+    i += lower_next(a + i, na - i, x, &nx);
+    j += lower_next(b + j, nb - j, y, &ny);
+    if (nx != ny || x[0] != y[0] || x[1] != y[1]) return false;
+  }
+  return i == na && j == nb;
+}
+
+/* Equal texts become one answer: the first one's place, the scores added. */
+static uint32_t merge_same(const char *context, span_answer *list, uint32_t n) {
   uint32_t kept = 0;
+  if (n) qsort(list, n, sizeof *list, found_first);
   for (uint32_t i = 0; i < n; i++) {
+    const accel__span at = list[i].bytes;
     uint32_t k = 0;
-    while (k < kept && (list[k].start != list[i].start || list[k].end != list[i].end)) k++;
+    while (k < kept && !same_text(context + list[k].bytes.start, list[k].bytes.end - list[k].bytes.start, context + at.start, at.end - at.start)) k++;
     if (k < kept) list[k].score += list[i].score;
     else list[kept++] = list[i];
   }
@@ -145,10 +184,10 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
   uint32_t *count = accel__arena_array(arena, n, sizeof *count), top = job->params->top_k ? job->params->top_k : 1;
   if (!answer || !count) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
-    span_answer none = {.score = job->no_answer[i]};
-    job->count[i] = merge_same(job->found[i], job->count[i]);
+    span_answer none = {.score = job->no_answer[i], .window = UINT32_MAX};
+    job->count[i] = merge_same(job->contexts[i], job->found[i], job->count[i]);
     if (job->params->handle_impossible_answer) ACCEL_TRY(keep(job, i, &none, 1));
-    qsort(job->found[i], job->count[i], sizeof **job->found, best_first);
+    if (job->count[i]) qsort(job->found[i], job->count[i], sizeof **job->found, best_first);
     count[i] = job->count[i] < top ? job->count[i] : top;
     accel_answer *list = accel__arena_array(arena, count[i], sizeof *list);
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -165,6 +204,15 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
 }
 
 /* ---- windows ---- */
+
+/* As in the pipeline there is nothing to find in nothing. */
+static accel_status check_texts(const char *const *questions, const char *const *contexts, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (!*questions[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "question %u is empty", i);
+    if (!*contexts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "context %u is empty", i);
+  }
+  return ACCEL_OK;
+}
 
 /* The question cut to max_question_len tokens: its first characters that make them. */
 static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n, uint32_t limit, accel__arena *arena, const char *const **out) {
@@ -205,6 +253,7 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
   if (!result || !enc || !job.found || !job.count || !job.no_answer) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   for (uint32_t i = 0; i < n; i++) job.no_answer[i] = 1000000; /* transformers' start value */
   ACCEL_GOTO(accel__processor_check(ep, "question-answering"));
+  ACCEL_GOTO(check_texts(questions, contexts, n));
   ACCEL_GOTO(choose_window(&job));
   job.cls = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer)->cls;
   ACCEL_GOTO(cut_questions(ep, questions, n, params->max_question_len ? params->max_question_len : 64, &scratch, &questions));

@@ -15,6 +15,7 @@ typedef struct candidate {
   double score;
   const char *word;
   uint32_t first_token, last_token; /* of the piece: the tokens it was made of */
+  uint32_t piece;                   /* of the text */
   int64_t start, end;
 } candidate;
 
@@ -27,6 +28,7 @@ typedef struct tag_job {
   const accel_strings *ignore;
   const char *const *texts;
   const accel__encoding *enc;
+  bool windows; /* all pieces of a long text, not only the first */
   accel__piece_list pieces;
   candidate **found; /* [texts] growing lists */
   uint32_t *count;
@@ -38,7 +40,9 @@ typedef struct piece_view {
   size_t base; /* index of the piece's first token in the encoding's arrays */
   uint32_t n, labels;
   const float *score; /* [n, labels] */
+  uint32_t number; /* of the piece within its text */
   const char *text;
+  const char **token; /* [n] the tokens' texts; NULL for special ones */
 } piece_view;
 
 /* ---- tokens and words ---- */
@@ -49,12 +53,12 @@ static size_t code_points(const char *text, size_t n) {
   return count;
 }
 
-static const char *token_text(const tag_job *job, const piece_view *v, uint32_t t, size_t *n) {
-  const char *token = accel__id_to_token(job->tokenizer, v->enc->ids[v->base + t], n);
+/* The token as the vocabulary writes it; of an unknown one what the text says. */
+static const char *token_text(const tag_job *job, const piece_view *v, uint32_t t) {
+  const char *token = accel__id_to_token(job->tokenizer, v->enc->ids[v->base + t], NULL);
+  accel__span at = v->enc->bytes[v->base + t];
   if (token && v->enc->ids[v->base + t] != job->info->unk) return token;
-  accel__span at = v->enc->bytes[v->base + t]; /* unknown: what the text says */
-  *n = at.end - at.start;
-  return v->text + at.start;
+  return accel__arena_copy(job->arena, v->text + at.start, at.end - at.start);
 }
 
 /* Whether a token continues the word before it: transformers' rule, by lengths for tokenizers with a subword prefix, by spaces for others. */
@@ -66,34 +70,14 @@ static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
     const char *token = accel__id_to_token(job->tokenizer, v->enc->ids[v->base + t], &n);
     return code_points(token, n) != code_points(v->text + bytes.start, bytes.end - bytes.start);
   }
-  return bytes.start > 0 && v->text[bytes.start - 1] != ' ' && (bytes.start == bytes.end || v->text[bytes.start] != ' ');
+  return bytes.start > 0 && v->text[bytes.start - 1] != ' ' && v->text[bytes.start] != ' ';
 }
 
-/* `decoded` with each "[UNK]" replaced by what the text says there, in order: transformers' word_ref. */
-static accel_status put_unknown(const tag_job *job, const piece_view *v, uint32_t first, uint32_t last, const char *decoded, const char **out) {
+/* Tokens or words as one text: what the decoder makes of them. */
+static accel_status join(const tag_job *job, const char *const *words, uint32_t n, const char **out) {
   accel__buffer b = {0};
-  size_t n = 0;
-  const char *unknown = accel__id_to_token(job->tokenizer, job->info->unk, &n), *at = decoded, *hit;
-  for (uint32_t t = first; unknown && n && t <= last; t++) {
-    if (v->enc->ids[v->base + t] != job->info->unk || !(hit = strstr(at, unknown))) continue;
-    accel__span bytes = v->enc->bytes[v->base + t];
-    accel__buffer_bytes(&b, at, (size_t)(hit - at));
-    accel__buffer_bytes(&b, v->text + bytes.start, bytes.end - bytes.start);
-    at = hit + n;
-  }
-  accel__buffer_text(&b, at);
-  accel_status status = accel__buffer_status(&b);
+  accel_status status = accel__decode_tokens(job->tokenizer, words, n, &b);
   if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n))) status = ACCEL_ERROR_OUT_OF_MEMORY;
-  accel__buffer_free(&b);
-  return status;
-}
-
-/* The tokens [first, last] as text: what the decoder makes of them. */
-static accel_status join_tokens(const tag_job *job, const piece_view *v, uint32_t first, uint32_t last, const char **out) {
-  accel__buffer b = {0};
-  accel__buffer_text(&b, "");
-  accel_status status = accel__decode(job->tokenizer, v->enc->ids + v->base + first, last - first + 1, false, false, &b);
-  if (status == ACCEL_OK) status = put_unknown(job, v, first, last, b.data ? b.data : "", out);
   accel__buffer_free(&b);
   return status;
 }
@@ -107,7 +91,7 @@ static accel_status label_word(const tag_job *job, const piece_view *v, candidat
   if (job->how == MAX)
     for (uint32_t t = word->first_token; t <= word->last_token; t++) {
       const float *row = v->score + (size_t)t * v->labels;
-      if (!v->enc->special[v->base + t] && row[accel__argmax(row, v->labels)] > best[accel__argmax(best, v->labels)]) best = row;
+      if (row[accel__argmax(row, v->labels)] > best[accel__argmax(best, v->labels)]) best = row;
     }
   if (job->how == AVERAGE) {
     mean = calloc(v->labels, sizeof *mean);
@@ -133,16 +117,16 @@ static accel_status gather(const tag_job *job, const piece_view *v, candidate *l
     if (v->enc->special[v->base + t]) continue;
     accel__span at = v->enc->chars[v->base + t];
     bool joins = job->how >= FIRST && *n > 0 && is_subword(job, v, t);
-    if (!joins) list[(*n)++] = (candidate){.first_token = t, .start = at.start};
+    if (!(v->token[t] = token_text(job, v, t))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!joins) list[(*n)++] = (candidate){.first_token = t, .start = at.start, .piece = v->number};
     list[*n - 1].last_token = t;
     list[*n - 1].end = at.end;
   }
   for (uint32_t i = 0; i < *n; i++) {
+    uint32_t first = list[i].first_token;
     ACCEL_TRY(label_word(job, v, &list[i]));
-    size_t length;
-    const char *token = token_text(job, v, list[i].first_token, &length);
-    if (job->how >= FIRST) ACCEL_TRY(join_tokens(job, v, list[i].first_token, list[i].last_token, &list[i].word));
-    else if (!(list[i].word = accel__arena_copy(job->arena, token, length))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (job->how >= FIRST) ACCEL_TRY(join(job, v->token + first, list[i].last_token - first + 1, &list[i].word));
+    else if (!(list[i].word = accel__arena_string(job->arena, v->token[first]))) return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   return ACCEL_OK;
 }
@@ -155,15 +139,16 @@ static const char *tag_of(const char *entity) { return accel__starts_with(entity
 static const char *group_name(const char *entity) { return strchr(entity, '-') ? strchr(entity, '-') + 1 : entity; }
 
 /* Neighbours of one tag become one entity, unless the later one begins a new one (B-). */
-static accel_status group(const tag_job *job, const piece_view *v, candidate *list, uint32_t *n) {
+static accel_status group(const tag_job *job, const char **words, candidate *list, uint32_t *n) {
   uint32_t groups = 0;
+  for (uint32_t i = 0; i < *n; i++) words[i] = list[i].word;
   for (uint32_t i = 0; i < *n;) {
     uint32_t k = i + 1;
     double sum = list[i].score;
     while (k < *n && !strcmp(tag_of(list[k].entity), tag_of(list[k - 1].entity)) && !accel__starts_with(list[k].entity, "B-")) sum += list[k++].score;
     candidate one = {.entity = group_name(list[i].entity), .score = sum / (k - i), .first_token = list[i].first_token, .last_token = list[k - 1].last_token,
-                     .start = list[i].start, .end = list[k - 1].end};
-    ACCEL_TRY(join_tokens(job, v, one.first_token, one.last_token, &one.word));
+                     .piece = list[i].piece, .start = list[i].start, .end = list[k - 1].end};
+    ACCEL_TRY(join(job, words + i, k - i, &one.word));
     list[groups++] = one;
     i = k;
   }
@@ -195,26 +180,33 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
   const float *logits = (const float *)r->results[0].data + r->row * labels; /* [tokens, labels] */
   float *score = malloc(((size_t)r->tokens * labels + 1) * sizeof *score);
   candidate *list = malloc((r->tokens + 1) * sizeof *list);
-  accel_status status = score && list ? ACCEL_OK : accel__no_memory(r->tokens * sizeof *list);
+  const char **words = calloc(r->tokens + 1, sizeof *words); /* first the tokens' texts, then the words' */
+  accel_status status = score && list && words ? ACCEL_OK : accel__no_memory(r->tokens * sizeof *list);
   if (status == ACCEL_OK) {
     for (uint32_t t = 0; t < r->tokens; t++) accel__softmax(logits + (size_t)t * labels, labels, score + (size_t)t * labels);
     const accel__encoding *enc = &job->enc[text];
-    piece_view v = {.enc = enc, .base = enc->start[job->pieces.number[r->index]], .n = r->tokens, .labels = labels, .score = score, .text = job->texts[text]};
+    uint32_t number = job->pieces.number[r->index];
+    piece_view v = {.enc = enc, .base = enc->start[number], .n = r->tokens, .labels = labels, .score = score, .number = number, .text = job->texts[text],
+                    .token = words};
     status = gather(job, &v, list, &n);
-    if (status == ACCEL_OK && job->how != NONE) status = group(job, &v, list, &n);
+    if (status == ACCEL_OK && job->how != NONE) status = group(job, words, list, &n);
     if (status == ACCEL_OK) status = keep(job, text, list, n);
   }
+  free(words);
   free(score);
   free(list);
   return status;
 }
 
-/* Pieces of a long text overlap: of overlapping entities the longer stays, of equally long ones the more certain. */
+/* By start; of equal starts in the order of the text's pieces, which are not run in that order. */
 static int by_start(const void *a, const void *b) {
   const candidate *x = a, *y = b;
   if (x->start != y->start) return x->start < y->start ? -1 : 1;
-  return x->end < y->end ? -1 : x->end > y->end;
+  if (x->piece != y->piece) return x->piece < y->piece ? -1 : 1;
+  return x->first_token < y->first_token ? -1 : x->first_token > y->first_token;
 }
+
+/* Pieces of a long text overlap: of overlapping entities the longer stays, of equally long ones the more certain. */
 
 static uint32_t drop_overlaps(candidate *list, uint32_t n) {
   uint32_t kept = 0;
@@ -237,7 +229,7 @@ static accel_status hand_out(tag_job *job, uint32_t n, accel_token_entities *res
   uint32_t *count = accel__arena_array(job->arena, n, sizeof *count);
   if (!entity || !count) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
-    if (job->enc[i].pieces > 1) job->count[i] = drop_overlaps(job->found[i], job->count[i]);
+    if (job->windows && job->enc[i].pieces > 1) job->count[i] = drop_overlaps(job->found[i], job->count[i]);
     accel_token_entity *list = accel__arena_array(job->arena, job->count[i], sizeof *list);
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t k = 0; k < job->count[i]; k++) {
@@ -284,7 +276,8 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
                                .max_length = accel__processor_for(ep)->max_length, .stride = params->stride};
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   /* without a stride longer texts are cut, as the pipeline does */
-  ACCEL_GOTO(accel__list_pieces(enc, n, params->stride > 0, &scratch, &job.pieces));
+  job.windows = params->stride > 0;
+  ACCEL_GOTO(accel__list_pieces(enc, n, job.windows, &scratch, &job.pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));
   ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, job.pieces.piece, job.pieces.n, "tagging", take_logits, &job));
   ACCEL_GOTO(hand_out(&job, n, result));
