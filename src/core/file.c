@@ -106,7 +106,7 @@ static accel_status read_all(int fd, const char *path, size_t expected, size_t m
 
 accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n) {
   int fd;
-  size_t size;
+  size_t size = 0;
   *bytes = NULL;
   *n = 0;
   ACCEL_TRY(open_file(path, true, &fd, &size));
