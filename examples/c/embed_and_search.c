@@ -6,10 +6,8 @@
 #include <stdio.h>
 
 static const char *const sentences[] = {
-    "The cat sleeps on the warm windowsill.",
-    "Trains to the coast leave every hour.",
-    "Stir the soup until it begins to boil.",
-    "The telescope saw a galaxy twelve billion light years away.",
+    "The cat sleeps on the warm windowsill.",      "Trains to the coast leave every hour.",
+    "Stir the soup until it begins to boil.",      "The telescope saw a galaxy twelve billion light years away.",
     "She repaired the old clock in an afternoon.",
 };
 enum { COUNT = sizeof sentences / sizeof sentences[0] };

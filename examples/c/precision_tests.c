@@ -21,7 +21,8 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < report->n; ++i) printf("%-16s %s\n", report->key[i], report->value[i]);
     for (uint32_t i = 0; i < report->n_records; ++i) {
       const accel_test_record *r = &report->record[i];
-      printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r->platform, r->max_abs, r->cosine, r->ms, r->weights);
+      printf("%s: largest error %.2e, cosine %.6f, %.2f ms, weights %s\n", r->platform, r->max_abs, r->cosine, r->ms,
+             r->weights);
     }
   }
   accel_test_report_free(&report);

@@ -29,7 +29,9 @@ inline void check(accel_status status) {
 template <auto Free>
 struct Freed {
   template <typename T>
-  void operator()(T *p) const { Free(&p); }
+  void operator()(T *p) const {
+    Free(&p);
+  }
 };
 using Context = std::unique_ptr<accel, Freed<accel_destroy>>;
 using Endpoint = std::unique_ptr<accel_endpoint, Freed<accel_cleanup>>;
@@ -44,7 +46,8 @@ inline Context create(const accel_params *params = nullptr) {
   return Context(ctx);
 }
 
-inline Endpoint init(const Context &ctx, const std::string &model, const char *device = "auto", const char *precision = nullptr) {
+inline Endpoint init(const Context &ctx, const std::string &model, const char *device = "auto",
+                     const char *precision = nullptr) {
   accel_init_params how = accel_init_params_default();
   how.device = device;
   how.precision = precision;

@@ -10,8 +10,10 @@ int main() try {
   const accelpp::Devices devices(list);
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info &d = devices->item[i];
-    if (d.usable) std::printf("%-12s %s, %.1f GiB\n", d.name, d.description, static_cast<double>(d.memory_total) / (1 << 30));
-    else std::printf("%-12s not usable: %s\n%-12s -> %s\n", d.name, d.reason, "", d.remedy);
+    if (d.usable)
+      std::printf("%-12s %s, %.1f GiB\n", d.name, d.description, static_cast<double>(d.memory_total) / (1 << 30));
+    else
+      std::printf("%-12s not usable: %s\n%-12s -> %s\n", d.name, d.reason, "", d.remedy);
   }
   return 0;
 } catch (const accelpp::Error &error) {

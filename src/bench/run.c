@@ -51,7 +51,8 @@ static void id_range(accel *ctx, const char *model, const accel_endpoint *endpoi
 }
 
 /* input_ids and attention_mask [batch, longest], right padded. */
-static accel_status make_inputs(const bench_params *params, const bench_result *result, int64_t low, int64_t high, accel_tensor items[2]) {
+static accel_status make_inputs(const bench_params *params, const bench_result *result, int64_t low, int64_t high,
+                                accel_tensor items[2]) {
   int64_t longest = 0;
   for (uint32_t b = 0; b < result->batch; ++b) longest = result->lengths[b] > longest ? result->lengths[b] : longest;
   size_t n = (size_t)result->batch * (size_t)longest;
@@ -63,8 +64,10 @@ static accel_status make_inputs(const bench_params *params, const bench_result *
       mask[(size_t)b * (size_t)longest + s] = 1;
     }
   }
-  items[0] = (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = ids};
-  items[1] = (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = mask};
+  items[0] =
+      (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = ids};
+  items[1] =
+      (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = mask};
   return ids && mask ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
@@ -73,7 +76,10 @@ static accel_status make_lengths(const bench_params *params, int64_t longest, be
   result->lengths = calloc(params->batch, sizeof *result->lengths);
   if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint64_t state = params->ragged_seed;
-  uint32_t seq = params->seq ? params->seq : longest > 0 && longest < 128 ? (uint32_t)longest : 128, least = seq < 5 ? seq : 5;
+  uint32_t seq = params->seq                    ? params->seq
+                 : longest > 0 && longest < 128 ? (uint32_t)longest
+                                                : 128,
+           least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
     uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
     result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
@@ -120,16 +126,18 @@ static void note_placement(accel *ctx, accel_endpoint *endpoint, bench_result *o
   out->threads = accel_thread_count(ctx);
 }
 
-static accel_status time_endpoint(const bench_params *params, accel_endpoint *endpoint, const accel_tensors *inputs, const char *output,
-                                  bench_round *round) {
+static accel_status time_endpoint(const bench_params *params, accel_endpoint *endpoint, const accel_tensors *inputs,
+                                  const char *output, bench_round *round) {
   accel_status status = timed_run(endpoint, inputs, output, &round->first_ms);
   double unused;
   for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i) status = timed_run(endpoint, inputs, output, &unused);
-  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) status = timed_run(endpoint, inputs, output, &round->latency_ms[i]);
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i)
+    status = timed_run(endpoint, inputs, output, &round->latency_ms[i]);
   return status;
 }
 
-static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out, bench_round *round) {
+static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
+                              bench_round *round) {
   accel_endpoint *endpoint;
   double begin = now_ms();
   accel_status status = accel_init(ctx, params->model, params->how, &endpoint);
@@ -143,7 +151,8 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   if (!out->lengths) status = make_lengths(params, accel_processor_of(endpoint)->max_length, out);
   if (status == ACCEL_OK) status = make_inputs(params, out, low, high, items);
   if (status == ACCEL_OK) status = choose_output(endpoint, out->output, sizeof out->output);
-  if (status == ACCEL_OK) status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
+  if (status == ACCEL_OK)
+    status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
   free(items[0].data);
   free(items[1].data);
   accel_cleanup(&endpoint);
@@ -157,7 +166,9 @@ static int by_size(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double median(double *sorted, uint32_t n) { return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]); }
+static double median(double *sorted, uint32_t n) {
+  return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
+}
 
 static accel_status summarise(bench_result *r) {
   uint32_t n = r->rounds * r->iters;
@@ -199,7 +210,8 @@ static void note_machine(accel *ctx, bench_result *out) {
     break;
   }
   if (info) fclose(info);
-  /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is nothing to learn from it. */
+  /* Detection starts helper processes; for the CPU, whose driver is the library itself, there is nothing to learn from it.
+   */
   if (strcmp(out->implementation_type, "CPU") == 0 || strcmp(out->implementation_type, "REFERENCE") == 0) {
     snprintf(out->driver, sizeof out->driver, "libaccel %s", accel_version());
     return;
@@ -207,7 +219,8 @@ static void note_machine(accel *ctx, bench_result *out) {
   accel_devices *devices;
   if (accel_detect(ctx, 0, &devices) != ACCEL_OK) return;
   for (uint32_t i = 0; i < devices->n; ++i) {
-    if (strcmp(devices->item[i].name, out->device) == 0) snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
+    if (strcmp(devices->item[i].name, out->device) == 0)
+      snprintf(out->driver, sizeof out->driver, "%s", devices->item[i].driver);
   }
   accel_devices_free(&devices);
 }

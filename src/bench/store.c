@@ -52,17 +52,22 @@ static void bind_real(binder *b, double value) { sqlite3_bind_double(b->query, +
 
 static int insert_run(sqlite3 *db, const bench_result *r) {
   static const char sql[] =
-      "INSERT INTO run (time, measured, library, host, cpu, model, weights, task, device, implementation_type, driver, precision, listed,"
-      " threads, batch, lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, prefill_tokens_per_s, peak_rss_bytes)"
-      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, 'encode', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+      "INSERT INTO run (time, measured, library, host, cpu, model, weights, task, device, implementation_type, driver, "
+      "precision, listed,"
+      " threads, batch, lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
+      "prefill_tokens_per_s, peak_rss_bytes)"
+      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, 'encode', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      "?, ?, ?, ?, ?)";
   binder b = {0};
   int rc = sqlite3_prepare_v2(db, sql, -1, &b.query, NULL);
   if (rc != SQLITE_OK) return rc;
   char host[256] = "", *lengths = lengths_text(r);
   gethostname(host, sizeof host - 1);
-  bind_text(&b, accel_version()), bind_text(&b, host), bind_text(&b, r->cpu), bind_text(&b, r->model), bind_text(&b, r->weights);
+  bind_text(&b, accel_version()), bind_text(&b, host), bind_text(&b, r->cpu), bind_text(&b, r->model),
+      bind_text(&b, r->weights);
   bind_text(&b, r->device), bind_text(&b, r->implementation_type), bind_text(&b, r->driver), bind_text(&b, r->precision);
-  bind_int(&b, r->listed), bind_int(&b, r->threads), bind_int(&b, r->batch), bind_text(&b, lengths), bind_int(&b, (int64_t)r->tokens);
+  bind_int(&b, r->listed), bind_int(&b, r->threads), bind_int(&b, r->batch), bind_text(&b, lengths),
+      bind_int(&b, (int64_t)r->tokens);
   bind_int(&b, r->iters), bind_int(&b, r->rounds);
   bind_real(&b, r->load_ms), bind_real(&b, r->median_ms), bind_real(&b, r->min_ms), bind_real(&b, r->p90_ms);
   bind_real(&b, r->items_per_s), bind_real(&b, r->prefill_tokens_per_s), bind_int(&b, (int64_t)r->peak_rss_bytes);

@@ -62,10 +62,12 @@ static void print_table(const bench_result *r) {
   char memory[32];
   printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision, r->threads,
          r->threads == 1 ? "" : "s");
-  printf("batch of %u, %llu tokens; %u runs in %u round%s\n\n", r->batch, (unsigned long long)r->tokens, r->iters, r->rounds, r->rounds > 1 ? "s" : "");
-  printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms, "fastest", r->min_ms, "90 %", r->p90_ms);
-  printf("%-16s%12.1f /s\n%-16s%12.0f /s\n%-16s%12s\n", "items", r->items_per_s, "tokens", r->prefill_tokens_per_s, "peak memory",
-         cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
+  printf("batch of %u, %llu tokens; %u runs in %u round%s\n\n", r->batch, (unsigned long long)r->tokens, r->iters, r->rounds,
+         r->rounds > 1 ? "s" : "");
+  printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms,
+         "fastest", r->min_ms, "90 %", r->p90_ms);
+  printf("%-16s%12.1f /s\n%-16s%12.0f /s\n%-16s%12s\n", "items", r->items_per_s, "tokens", r->prefill_tokens_per_s,
+         "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
 }
 
 /* "5,12,40" */
@@ -78,7 +80,8 @@ static int read_lengths(cli_run *run, uint32_t **lengths, uint32_t *n) {
   for (uint32_t i = 0; !code && i < *n; ++i) {
     char *end;
     unsigned long value = strtoul(words[i], &end, 10);
-    if (*end || value < 1 || value > 1048576) code = cli_usage(run, "--lengths: '%s' is no number of tokens from 1 to 1048576", words[i]);
+    if (*end || value < 1 || value > 1048576)
+      code = cli_usage(run, "--lengths: '%s' is no number of tokens from 1 to 1048576", words[i]);
     (*lengths)[i] = (uint32_t)value;
   }
   free(words);
@@ -94,8 +97,10 @@ static int bench(cli_run *run, bench_params *params) {
   if (status != ACCEL_OK) code = cli_fail(run, status);
   if (!code && run->value[OPT_DB] && !bench_store(run->value[OPT_DB], &result, message, sizeof message))
     code = cli_error(run, ACCEL_ERROR_IO, "%s", message);
-  if (!code && cli_flag(run, OPT_JSON)) code = print_json(run, params, &result);
-  else if (!code) print_table(&result);
+  if (!code && cli_flag(run, OPT_JSON))
+    code = print_json(run, params, &result);
+  else if (!code)
+    print_table(&result);
   bench_result_free(&result);
   return code;
 }

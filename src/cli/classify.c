@@ -31,7 +31,9 @@ static void print_table(const accel_classifications *found, const cli_texts *tex
     for (uint32_t k = 0; k < found->count[i]; ++k) {
       char score[32], text[512];
       snprintf(score, sizeof score, "%.4f", found->score[i][k].score);
-      cli_table_row(&table, 3, (const char *[]){score, found->score[i][k].label, k ? "" : cli_excerpt(texts->text[2 * i], 100, text, sizeof text)});
+      cli_table_row(&table, 3,
+                    (const char *[]){score, found->score[i][k].label,
+                                     k ? "" : cli_excerpt(texts->text[2 * i], 100, text, sizeof text)});
     }
   }
   cli_table_print(&table, "rll");
@@ -55,8 +57,10 @@ static int classify(cli_run *run, accel_endpoint *endpoint, const cli_texts *tex
   free((void *)first);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
-  if (cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, found);
-  else print_table(found, texts);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, endpoint, found);
+  else
+    print_table(found, texts);
   accel_classifications_free(&found);
   return code;
 }

@@ -1,8 +1,9 @@
-/* cli.h - what the sub-commands of the accel tool share: options, inputs, the context, and how results and errors are printed.
+/* cli.h - what the sub-commands of the accel tool share: options, inputs, the context, and how results and errors are
+ * printed.
  *
- * A sub-command is one function `int cmd_<name>(cli_run *run)` in a file of its own and one line of commands.def.  It returns the exit code:
- * 0 ok, 1 runtime, 2 usage, 3 unsupported, 4 device unavailable, 5 does not fit, 6 verification failed.  stdout gets the result, stderr
- * everything else.
+ * A sub-command is one function `int cmd_<name>(cli_run *run)` in a file of its own and one line of commands.def.  It
+ * returns the exit code: 0 ok, 1 runtime, 2 usage, 3 unsupported, 4 device unavailable, 5 does not fit, 6 verification
+ * failed.  stdout gets the result, stderr everything else.
  */
 #ifndef ACCEL_CLI_CLI_H
 #define ACCEL_CLI_CLI_H
@@ -17,7 +18,7 @@ typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_COUNT, CLI_CHOICE, CLI_MAYBE } c
 typedef enum cli_option_id {
 #define OPTION(id, ...) OPT_##id,
 #include "cli/options.def"
-  OPT_END, /* closes lists of options; also their number */
+  OPT_END,                  /* closes lists of options; also their number */
   OPT_COMMON = OPT_HELP + 1 /* options below this one are taken by every sub-command */
 } cli_option_id;
 typedef struct cli_option {
@@ -50,7 +51,7 @@ struct cli_run {
   const char *value[OPT_END]; /* NULL: not given; "1": a flag, or a MAYBE without its value */
   char **args;                /* operands */
   int n_args;
-  accel *ctx;                 /* see cli_context */
+  accel *ctx; /* see cli_context */
 };
 
 /* ---- options (options.c) ---- */
@@ -62,7 +63,8 @@ static inline bool cli_flag(const cli_run *run, cli_option_id id) { return run->
 int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise);
 /* The word of `words` ("a|b|c") nearest to `given`; NULL when none is near.  Valid until the next call. */
 const char *cli_nearest(const char *given, const char *const *words, size_t n);
-/* Splits "a,b,c" in place of a copy; *list (of *n pointers into the same block) is one block to free().  Empty parts are left out. */
+/* Splits "a,b,c" in place of a copy; *list (of *n pointers into the same block) is one block to free().  Empty parts are
+ * left out. */
 bool cli_split(const char *text, char ***list, uint32_t *n);
 
 /* ---- errors (report.c) ---- */
@@ -80,7 +82,8 @@ int cli_columns(FILE *to); /* of the terminal; 100 when it is none */
 
 /* ---- context and endpoints (session.c) ---- */
 
-/* Makes run->ctx, which main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM and --timeout.  0 or an exit code. */
+/* Makes run->ctx, which main.c destroys, with log, progress bar, cancellation by Ctrl-C, SIGTERM and --timeout.  0 or an
+ * exit code. */
 int cli_context(cli_run *run);
 /* accel_init as the common options say, and the line telling where it runs.  task may be NULL. */
 int cli_open(cli_run *run, const char *model, const char *task, accel_endpoint **out);
@@ -98,8 +101,8 @@ typedef struct cli_texts {
   uint32_t n, fields;
   void *owner[2]; /* private */
 } cli_texts;
-/* Texts of a task: operands from `first` on, or those of --input (not both).  JSON input is an array of strings (field 0) or of objects with
- * the named fields.  No text at all is a usage error. */
+/* Texts of a task: operands from `first` on, or those of --input (not both).  JSON input is an array of strings (field 0) or
+ * of objects with the named fields.  No text at all is a usage error. */
 int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t n_fields, cli_texts *out);
 void cli_texts_free(cli_texts *texts);
 /* A whole file ("-": stdin), NUL-terminated, free() it; *n may be NULL. */

@@ -45,8 +45,9 @@ static void print_facts(const accel_devices *devices) {
   cli_table_row(&table, 8, (const char *[]){"device", "plugin", "compiled", "loaded", "found", "self-test", "driver", "id"});
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info *d = &devices->item[i];
-    cli_table_row(&table, 8, (const char *[]){d->name, *d->plugin ? d->plugin : "-", yes_no(d->compiled), yes_no(d->loaded), yes_no(d->found),
-                                              yes_no(d->tested), d->driver, d->id});
+    cli_table_row(&table, 8,
+                  (const char *[]){d->name, *d->plugin ? d->plugin : "-", yes_no(d->compiled), yes_no(d->loaded),
+                                   yes_no(d->found), yes_no(d->tested), d->driver, d->id});
   }
   cli_table_print(&table, "llllllll");
 }
@@ -61,8 +62,8 @@ static void print_scalar(const cJSON *item) {
   cJSON_free(text);
 }
 
-/* What the capability dictionary holds beside the table of devices: a line for each object of a list, a line for each member of an object;
- * what is empty is left out. */
+/* What the capability dictionary holds beside the table of devices: a line for each object of a list, a line for each member
+ * of an object; what is empty is left out. */
 static void print_value(const cJSON *value, int indent) {
   bool in_list = cJSON_IsArray(value);
   for (const cJSON *item = value->child; item; item = item->next) {

@@ -38,7 +38,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_embedd
 /* "[0.0123, -0.0456, ... 384 values]" */
 static const char *vector_head(const float *v, uint32_t n, char *into, size_t size) {
   size_t at = (size_t)snprintf(into, size, "[");
-  for (uint32_t i = 0; i < n && i < 5; ++i) at += (size_t)snprintf(into + at, size - at, "%s%.5f", i ? ", " : "", (double)v[i]);
+  for (uint32_t i = 0; i < n && i < 5; ++i)
+    at += (size_t)snprintf(into + at, size - at, "%s%.5f", i ? ", " : "", (double)v[i]);
   snprintf(into + at, size - at, n > 5 ? ", ... %u values]" : "]", n);
   return into;
 }
@@ -51,23 +52,29 @@ static double length_of(const float *v, uint32_t n) {
 
 static void print_table(const accel_embeddings *found, const cli_texts *texts) {
   cli_table table = {0};
-  cli_table_row(&table, 4, (const char *[]){"", "text", found->per_token ? "tokens" : "length", found->per_token ? "first token's vector" : "vector"});
+  cli_table_row(&table, 4,
+                (const char *[]){"", "text", found->per_token ? "tokens" : "length",
+                                 found->per_token ? "first token's vector" : "vector"});
   for (uint32_t i = 0; i < found->n; ++i) {
     const float *v = found->data + (size_t)found->row_start[i] * found->dim;
     char number[16], text[256], size[32], head[160];
     snprintf(number, sizeof number, "%u", i + 1);
-    if (found->per_token) snprintf(size, sizeof size, "%" PRIu64, found->row_start[i + 1] - found->row_start[i]);
-    else snprintf(size, sizeof size, "%.4f", length_of(v, found->dim));
+    if (found->per_token)
+      snprintf(size, sizeof size, "%" PRIu64, found->row_start[i + 1] - found->row_start[i]);
+    else
+      snprintf(size, sizeof size, "%.4f", length_of(v, found->dim));
     bool none = found->row_start[i + 1] == found->row_start[i];
-    cli_table_row(&table, 4, (const char *[]){number, cli_excerpt(texts->text[i], 40, text, sizeof text), size,
-                                              none ? "-" : vector_head(v, found->dim, head, sizeof head)});
+    cli_table_row(&table, 4,
+                  (const char *[]){number, cli_excerpt(texts->text[i], 40, text, sizeof text), size,
+                                   none ? "-" : vector_head(v, found->dim, head, sizeof head)});
   }
   cli_table_print(&table, "rlrl");
 }
 
 static int write_tensors(cli_run *run, const accel_embeddings *found) {
-  accel_tensor items[2] = {{.name = "embeddings", .dtype = ACCEL_F32, .rank = 2, .dim = {(int64_t)found->row_start[found->n], found->dim}},
-                           {.name = "row_start", .dtype = ACCEL_I64, .rank = 1, .dim = {(int64_t)found->n + 1}}};
+  accel_tensor items[2] = {
+      {.name = "embeddings", .dtype = ACCEL_F32, .rank = 2, .dim = {(int64_t)found->row_start[found->n], found->dim}},
+      {.name = "row_start", .dtype = ACCEL_I64, .rank = 1, .dim = {(int64_t)found->n + 1}}};
   items[0].data = (void *)found->data;
   items[1].data = (void *)found->row_start;
   accel_tensors tensors = {.n = found->per_token ? 2 : 1, .item = items};
@@ -76,7 +83,9 @@ static int write_tensors(cli_run *run, const accel_embeddings *found) {
 }
 
 static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embeddings *found, const cli_texts *texts) {
-  if (found->truncated) cli_note(run, "%u of %u texts were cut at %" PRId64 " tokens", found->truncated, found->n, accel_processor_of(endpoint)->max_length);
+  if (found->truncated)
+    cli_note(run, "%u of %u texts were cut at %" PRId64 " tokens", found->truncated, found->n,
+             accel_processor_of(endpoint)->max_length);
   double *cosine = NULL;
   if (cli_flag(run, OPT_SIMILARITY)) {
     if (found->per_token) return cli_usage(run, "--similarity needs one vector for each text; choose a --pooling");

@@ -38,8 +38,9 @@ static void print_table(const accel_fills *found) {
       char number[16], score[32], token[128], sequence[512];
       snprintf(number, sizeof number, "%u", i + 1);
       snprintf(score, sizeof score, "%.4f", f->score);
-      cli_table_row(&table, 4, (const char *[]){number, score, cli_excerpt(f->token_str, 24, token, sizeof token),
-                                                cli_excerpt(f->sequence, 120, sequence, sizeof sequence)});
+      cli_table_row(&table, 4,
+                    (const char *[]){number, score, cli_excerpt(f->token_str, 24, token, sizeof token),
+                                     cli_excerpt(f->sequence, 120, sequence, sizeof sequence)});
     }
   }
   cli_table_print(&table, "rrll");
@@ -51,7 +52,8 @@ static int fill(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
   char **words = NULL;
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, how.top_k);
   if (run->value[OPT_TARGETS]) {
-    if (!cli_split(run->value[OPT_TARGETS], &words, &targets.n)) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (!cli_split(run->value[OPT_TARGETS], &words, &targets.n))
+      return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
     targets.item = (const char *const *)words;
     how.targets = &targets;
   }
@@ -60,8 +62,10 @@ static int fill(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
   free(words);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
-  if (cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, found);
-  else print_table(found);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, endpoint, found);
+  else
+    print_table(found);
   accel_fills_free(&found);
   return code;
 }

@@ -17,9 +17,12 @@ static const char *const exit_codes[][2] = {
 static const char *option_head(const cli_option *o, char *into, size_t size) {
   char letter[8] = "    ";
   if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
-  if (o->kind == CLI_FLAG) snprintf(into, size, "%s--%s", letter, o->name);
-  else if (o->kind == CLI_MAYBE) snprintf(into, size, "%s--%s[=%s]", letter, o->name, strcmp(o->value, "-") == 0 ? "FILE" : o->value);
-  else snprintf(into, size, "%s--%s %s", letter, o->name, o->value);
+  if (o->kind == CLI_FLAG)
+    snprintf(into, size, "%s--%s", letter, o->name);
+  else if (o->kind == CLI_MAYBE)
+    snprintf(into, size, "%s--%s[=%s]", letter, o->name, strcmp(o->value, "-") == 0 ? "FILE" : o->value);
+  else
+    snprintf(into, size, "%s--%s %s", letter, o->name, o->value);
   return into;
 }
 
@@ -27,22 +30,32 @@ static void print_option(const cli_option *o) {
   enum { INDENT = 28 };
   char head[160];
   option_head(o, head, sizeof head);
-  if (strlen(head) + 4 > INDENT) printf("  %s\n%*s", head, INDENT, "");
-  else printf("  %-*s", INDENT - 2, head);
+  if (strlen(head) + 4 > INDENT)
+    printf("  %s\n%*s", head, INDENT, "");
+  else
+    printf("  %-*s", INDENT - 2, head);
   cli_print_wrapped(o->help, INDENT, cli_columns(stdout) - INDENT - 1);
 }
 
 static void print_overview(void) {
-  printf("accel - runs Hugging Face models straight from their directories, on the hardware at hand\n\nusage: accel COMMAND [OPTIONS] [ARGUMENTS]\n\n");
+  printf(
+      "accel - runs Hugging Face models straight from their directories, on the hardware at hand\n\nusage: accel COMMAND "
+      "[OPTIONS] [ARGUMENTS]\n\n");
   for (size_t i = 0; i < cli_command_count; ++i) printf("  %-12s%s\n", cli_commands[i].name, cli_commands[i].summary);
-  printf("\nMODEL is a directory, or org/name[@revision] in $XDG_CACHE_HOME/accel/models or in the Hugging Face cache.\n\noptions of every command:\n");
+  printf(
+      "\nMODEL is a directory, or org/name[@revision] in $XDG_CACHE_HOME/accel/models or in the Hugging Face "
+      "cache.\n\noptions of every command:\n");
   for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id]);
-  printf("\nEach option has a twin in the environment: --device is ACCEL_DEVICE; the option wins.\nResults go to stdout, everything else to stderr.\n\nexit codes:\n");
-  for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i) printf("  %s  %s\n", exit_codes[i][0], exit_codes[i][1]);
+  printf(
+      "\nEach option has a twin in the environment: --device is ACCEL_DEVICE; the option wins.\nResults go to stdout, "
+      "everything else to stderr.\n\nexit codes:\n");
+  for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i)
+    printf("  %s  %s\n", exit_codes[i][0], exit_codes[i][1]);
 }
 
 static void print_command(const cli_command *c) {
-  printf("accel %s - %s\n\nusage: accel %s%s%s [OPTIONS]\n", c->name, c->summary, c->name, *c->operands ? " " : "", c->operands);
+  printf("accel %s - %s\n\nusage: accel %s%s%s [OPTIONS]\n", c->name, c->summary, c->name, *c->operands ? " " : "",
+         c->operands);
   if (*c->details) printf("\n%s\n", c->details);
   if (*c->options != OPT_END) printf("\noptions:\n");
   for (const uint8_t *o = c->options; *o != OPT_END; ++o) print_option(&cli_options[*o]);
@@ -56,9 +69,12 @@ static void roff(const char *text) {
   bool line_start = true;
   for (const char *s = text; *s; ++s) {
     if (line_start && (*s == '.' || *s == '\'')) fputs("\\&", stdout);
-    if (*s == '\\') fputs("\\e", stdout);
-    else if (*s == '-') fputs("\\-", stdout);
-    else putchar(*s);
+    if (*s == '\\')
+      fputs("\\e", stdout);
+    else if (*s == '-')
+      fputs("\\-", stdout);
+    else
+      putchar(*s);
     line_start = *s == '\n';
   }
 }
@@ -74,10 +90,15 @@ static void roff_option(const cli_option *o) {
 }
 
 static void print_man(void) {
-  printf(".TH ACCEL 1 \"\" \"libaccel %s\" \"User Commands\"\n.SH NAME\naccel \\- runs Hugging Face models on the hardware at hand\n", accel_version());
+  printf(
+      ".TH ACCEL 1 \"\" \"libaccel %s\" \"User Commands\"\n.SH NAME\naccel \\- runs Hugging Face models on the hardware at "
+      "hand\n",
+      accel_version());
   printf(".SH SYNOPSIS\n.B accel\n.I COMMAND\n[\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n");
-  roff("Runs models straight from their directories (config.json, safetensors, tokenizer.json).  MODEL is a directory, or org/name[@revision]\n"
-       "in $XDG_CACHE_HOME/accel/models or in the Hugging Face cache.  Results go to stdout, everything else to stderr.\n");
+  roff(
+      "Runs models straight from their directories (config.json, safetensors, tokenizer.json).  MODEL is a directory, or "
+      "org/name[@revision]\n"
+      "in $XDG_CACHE_HOME/accel/models or in the Hugging Face cache.  Results go to stdout, everything else to stderr.\n");
   printf(".SH COMMANDS\n");
   for (size_t i = 0; i < cli_command_count; ++i) {
     const cli_command *c = &cli_commands[i];
@@ -100,9 +121,12 @@ static void print_man(void) {
   printf(".SH OPTIONS OF EVERY COMMAND\n");
   for (int id = 0; id < OPT_COMMON; ++id) roff_option(&cli_options[id]);
   printf(".SH ENVIRONMENT\n");
-  roff("Each option has a twin: --device is ACCEL_DEVICE, --cache-dir is ACCEL_CACHE_DIR; the option wins.  NO_COLOR is obeyed.\n");
+  roff(
+      "Each option has a twin: --device is ACCEL_DEVICE, --cache-dir is ACCEL_CACHE_DIR; the option wins.  NO_COLOR is "
+      "obeyed.\n");
   printf(".SH EXIT STATUS\n");
-  for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i) printf(".TP\n.B %s\n%s\n", exit_codes[i][0], exit_codes[i][1]);
+  for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; ++i)
+    printf(".TP\n.B %s\n%s\n", exit_codes[i][0], exit_codes[i][1]);
 }
 
 /* ---- completion ---- */
@@ -114,13 +138,18 @@ static void print_words(const cli_command *c) {
 }
 
 static void print_completion(void) {
-  printf("# completion of accel for bash; made by: accel help --completion\n_accel() {\n"
-         "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options=\n  COMPREPLY=()\n"
-         "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"");
+  printf(
+      "# completion of accel for bash; made by: accel help --completion\n_accel() {\n"
+      "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} options=\n  COMPREPLY=()\n"
+      "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W \"");
   for (size_t i = 0; i < cli_command_count; ++i) printf("%s%s", i ? " " : "", cli_commands[i].name);
   printf("\" -- \"$word\"))\n    return\n  fi\n  case $before in\n");
-  printf("    --device|-d) COMPREPLY=($(compgen -W \"auto cpu gpu rocm cuda opencl vulkan reference\" -- \"$word\")); return ;;\n");
-  printf("    --precision|-p) COMPREPLY=($(compgen -W \"auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4\" -- \"$word\")); return ;;\n");
+  printf(
+      "    --device|-d) COMPREPLY=($(compgen -W \"auto cpu gpu rocm cuda opencl vulkan reference\" -- \"$word\")); return "
+      ";;\n");
+  printf(
+      "    --precision|-p) COMPREPLY=($(compgen -W \"auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4\" -- \"$word\")); return "
+      ";;\n");
   for (int id = 0; id < OPT_END; ++id) {
     const cli_option *o = &cli_options[id];
     if (o->kind != CLI_CHOICE) continue;
@@ -134,8 +163,9 @@ static void print_completion(void) {
     print_words(&cli_commands[i]);
     printf("\" ;;\n");
   }
-  printf("  esac\n  case $word in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-         "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}\ncomplete -o filenames -F _accel accel\n");
+  printf(
+      "  esac\n  case $word in\n    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+      "    *) COMPREPLY=($(compgen -f -- \"$word\")) ;;\n  esac\n}\ncomplete -o filenames -F _accel accel\n");
 }
 
 int cmd_help(cli_run *run) {

@@ -14,9 +14,11 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
   FILE *file = is_stdin ? stdin : fopen(path, "rb");
   struct stat info;
   *bytes = NULL;
-  if (!file) return cli_error(run, errno == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
+  if (!file)
+    return cli_error(run, errno == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO, "%s: %s", path, strerror(errno));
   int code = 0;
-  if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode)) code = cli_error(run, ACCEL_ERROR_IO, "%s is a directory, not a file", path);
+  if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
+    code = cli_error(run, ACCEL_ERROR_IO, "%s is a directory, not a file", path);
   size_t size = 0, capacity = 0;
   char *data = NULL;
   while (!code) {
@@ -57,7 +59,8 @@ static bool has_nul_escape(const char *text) {
 }
 
 static int json_parse(cli_run *run, const char *path, const char *text, size_t n, cJSON **out) {
-  if (memchr(text, 0, n)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path, strlen(text));
+  if (memchr(text, 0, n))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path, strlen(text));
   if (has_nul_escape(text))
     return cli_error(run, ACCEL_ERROR_FORMAT, "%s: holds \\u0000, which texts given to libaccel cannot hold", path);
   const char *end = NULL;
@@ -71,8 +74,8 @@ static int json_parse(cli_run *run, const char *path, const char *text, size_t n
   return cli_error(run, ACCEL_ERROR_FORMAT, "%s: not valid JSON at line %u, column %u", path, line, column);
 }
 
-static int json_record(cli_run *run, const char *path, const cJSON *item, uint32_t index, const char *const *fields, uint32_t n_fields,
-                       const char **text) {
+static int json_record(cli_run *run, const char *path, const cJSON *item, uint32_t index, const char *const *fields,
+                       uint32_t n_fields, const char **text) {
   if (cJSON_IsString(item)) {
     text[0] = item->valuestring;
     return 0;
@@ -88,7 +91,8 @@ static int json_record(cli_run *run, const char *path, const cJSON *item, uint32
   return 0;
 }
 
-static int texts_from_json(cli_run *run, const char *path, const char *bytes, size_t size, const char *const *fields, cli_texts *out) {
+static int texts_from_json(cli_run *run, const char *path, const char *bytes, size_t size, const char *const *fields,
+                           cli_texts *out) {
   cJSON *root;
   int code = json_parse(run, path, bytes, size, &root);
   if (code) return code;
@@ -108,7 +112,8 @@ static int texts_from_json(cli_run *run, const char *path, const char *bytes, si
 /* ---- one text a line ---- */
 
 static int texts_from_lines(cli_run *run, const char *path, char *bytes, size_t size, cli_texts *out) {
-  if (memchr(bytes, 0, size)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a text file", path, strlen(bytes));
+  if (memchr(bytes, 0, size))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a text file", path, strlen(bytes));
   char *at = bytes;
   if (size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3;
   uint32_t lines = 0;
@@ -142,7 +147,8 @@ int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t 
     code = cli_file_read(run, path, &bytes, &size);
     if (code) return code;
     out->owner[0] = bytes;
-    code = is_json_name(path) ? texts_from_json(run, path, bytes, size, fields, out) : texts_from_lines(run, path, bytes, size, out);
+    code = is_json_name(path) ? texts_from_json(run, path, bytes, size, fields, out)
+                              : texts_from_lines(run, path, bytes, size, out);
     if (!code && !out->n) code = cli_usage(run, "%s holds no texts", path);
   } else {
     out->n = run->n_args > first ? (uint32_t)(run->n_args - first) : 0;
@@ -178,7 +184,8 @@ static int ids_row(cli_run *run, const char *path, const cJSON *list, uint32_t r
 
 static int ids_from_json(cli_run *run, const char *path, const cJSON *root, cli_ids *out) {
   const cJSON *list = cJSON_IsObject(root) ? cJSON_GetObjectItemCaseSensitive(root, "ids") : root;
-  if (!cJSON_IsArray(list)) return cli_error(run, ACCEL_ERROR_FORMAT, "%s: expected an array of ids, or an array of such arrays", path);
+  if (!cJSON_IsArray(list))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: expected an array of ids, or an array of such arrays", path);
   bool nested = !list->child || cJSON_IsArray(list->child);
   out->n = nested ? (uint32_t)cJSON_GetArraySize(list) : 1;
   out->count = calloc(out->n + 1, sizeof *out->count);

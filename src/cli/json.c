@@ -13,7 +13,8 @@ static int utf8_length(const unsigned char *s) {
   for (int i = 1; i < n; ++i) {
     if ((s[i] & 0xC0) != 0x80) return 0;
   }
-  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F);
+  bool bad = (s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) || (s[0] == 0xF0 && s[1] < 0x90) ||
+             (s[0] == 0xF4 && s[1] > 0x8F);
   return bad ? 0 : n;
 }
 
@@ -82,14 +83,18 @@ void cli_json_null(cli_json *json, const char *key) {
 
 void cli_json_double(cli_json *json, const char *key, double value) {
   member(json, key);
-  if (isfinite(value)) fprintf(json->to, "%.17g", value);
-  else fputs("null", json->to);
+  if (isfinite(value))
+    fprintf(json->to, "%.17g", value);
+  else
+    fputs("null", json->to);
 }
 
 void cli_json_float(cli_json *json, const char *key, float value) {
   member(json, key);
-  if (isfinite(value)) fprintf(json->to, "%.9g", (double)value);
-  else fputs("null", json->to);
+  if (isfinite(value))
+    fprintf(json->to, "%.9g", (double)value);
+  else
+    fputs("null", json->to);
 }
 
 void cli_json_floats(cli_json *json, const char *key, const float *values, uint64_t n) {

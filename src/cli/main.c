@@ -4,9 +4,11 @@
 
 #include "cli/print.h"
 
-#define WITH(...) (const uint8_t[]) { __VA_ARGS__ }
+#define WITH(...) \
+  (const uint8_t[]) { __VA_ARGS__ }
 const cli_command cli_commands[] = {
-#define COMMAND(function, name, operands, min, max, summary, options, details) {name, operands, min, max, summary, options, details, cmd_##function},
+#define COMMAND(function, name, operands, min, max, summary, options, details) \
+  {name, operands, min, max, summary, options, details, cmd_##function},
 #include "cli/commands.def"
 };
 const size_t cli_command_count = sizeof cli_commands / sizeof cli_commands[0];
@@ -25,7 +27,8 @@ static int unknown_command(const char *name) {
   const char *near = cli_nearest(name, names, n);
   cli_run run = {0};
   if (name[0] == '-') return cli_usage(&run, "'%s': options come after the sub-command", name);
-  return near ? cli_usage(&run, "unknown sub-command '%s'; did you mean '%s'?", name, near) : cli_usage(&run, "unknown sub-command '%s'", name);
+  return near ? cli_usage(&run, "unknown sub-command '%s'; did you mean '%s'?", name, near)
+              : cli_usage(&run, "unknown sub-command '%s'", name);
 }
 
 int main(int argc, char **argv) {

@@ -6,8 +6,10 @@
 
 enum { MAX_PRECISIONS = 16 };
 
-/* A row of "yes", "-", "native", "emulated", "no" for {"fp32": true or {"answer": ...}, ...}; columns named by the first row's keys. */
-static void add_row(cli_table *table, const char *model, const char *kind, const char *where, const cJSON *answers, const char *const *names, uint32_t n) {
+/* A row of "yes", "-", "native", "emulated", "no" for {"fp32": true or {"answer": ...}, ...}; columns named by the first
+ * row's keys. */
+static void add_row(cli_table *table, const char *model, const char *kind, const char *where, const cJSON *answers,
+                    const char *const *names, uint32_t n) {
   const char *cells[3 + MAX_PRECISIONS] = {model, kind, where};
   for (uint32_t i = 0; i < n; ++i) {
     const cJSON *answer = cJSON_GetObjectItemCaseSensitive(answers, names[i]);
@@ -35,12 +37,14 @@ static void print_models(const cJSON *models, bool verbose) {
   cli_table_row(&table, 3 + N, heading);
   for (const cJSON *m = models ? models->child : NULL; m; m = m->next) {
     const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(m, "model"));
-    const cJSON *listed = cJSON_GetObjectItemCaseSensitive(m, "listed"), *capable = cJSON_GetObjectItemCaseSensitive(m, "capable");
+    const cJSON *listed = cJSON_GetObjectItemCaseSensitive(m, "listed"),
+                *capable = cJSON_GetObjectItemCaseSensitive(m, "capable");
     for (const cJSON *h = listed ? listed->child : NULL; h; h = h->next) {
       add_row(&table, name, "listed", h->string, h, names, N);
       name = "";
     }
-    for (const cJSON *d = capable ? capable->child : NULL; d; d = d->next) add_row(&table, "", "capable here", d->string, d, names, N);
+    for (const cJSON *d = capable ? capable->child : NULL; d; d = d->next)
+      add_row(&table, "", "capable here", d->string, d, names, N);
   }
   cli_table_print(&table, "lll");
   for (const cJSON *m = models ? models->child : NULL; m; m = m->next) {

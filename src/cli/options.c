@@ -84,7 +84,8 @@ static int check_value(const cli_run *run, cli_option_id id, const char *from, c
     errno = 0;
     long long number = strtoll(value, &end, 10);
     if (end == value || *end || errno || number < o->min || number > o->max)
-      return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from, (long long)o->min, (long long)o->max, value);
+      return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from, (long long)o->min,
+                       (long long)o->max, value);
   } else if (o->kind == CLI_CHOICE && !one_of(value, o->value)) {
     return cli_usage(run, "%s takes one of %s, not '%s'", from, o->value, value);
   } else if (id == OPT_DUMP_PROGRAM && strcmp(value, "1") != 0 && !one_of(value, o->value)) {
@@ -102,7 +103,8 @@ static int unknown_option(const cli_run *run, const char *given) {
     if (cli_takes(run->command, (cli_option_id)id)) names[n++] = cli_options[id].name;
   }
   const char *near = given[1] == '-' ? cli_nearest(name, names, n) : NULL;
-  return near ? cli_usage(run, "unknown option '%s'; did you mean --%s?", given, near) : cli_usage(run, "unknown option '%s'", given);
+  return near ? cli_usage(run, "unknown option '%s'; did you mean --%s?", given, near)
+              : cli_usage(run, "unknown option '%s'", given);
 }
 
 /* The option that `arg` names ("--name", "--name=value", "-x", "-xvalue"); *value: what is attached to it, or NULL. */
@@ -188,6 +190,7 @@ int cli_parse(cli_run *run, int argc, char **argv) {
   if (code) return code;
   const cli_command *c = run->command;
   if (run->n_args < c->min) return cli_usage(run, "something is missing: accel %s %s", c->name, c->operands);
-  if (c->max >= 0 && run->n_args > c->max) return cli_usage(run, "'%s' is one too many: accel %s %s", run->args[c->max], c->name, c->operands);
+  if (c->max >= 0 && run->n_args > c->max)
+    return cli_usage(run, "'%s' is one too many: accel %s %s", run->args[c->max], c->name, c->operands);
   return 0;
 }

@@ -21,19 +21,20 @@ int cli_json_begin(cli_run *run, const char *schema, cli_json *json);
 int cli_json_end(cli_run *run, cli_json *json);
 
 /* key NULL: an element of an array. */
-void cli_json_open(cli_json *json, const char *key, char bracket); /* '{' or '[' */
-void cli_json_close(cli_json *json, char bracket);                 /* '}' or ']' */
+void cli_json_open(cli_json *json, const char *key, char bracket);      /* '{' or '[' */
+void cli_json_close(cli_json *json, char bracket);                      /* '}' or ']' */
 void cli_json_text(cli_json *json, const char *key, const char *value); /* NULL: null; malformed UTF-8 becomes U+FFFD */
 void cli_json_int(cli_json *json, const char *key, int64_t value);
 void cli_json_bool(cli_json *json, const char *key, bool value);
 void cli_json_null(cli_json *json, const char *key);
-void cli_json_double(cli_json *json, const char *key, double value);  /* 17 digits; NaN and infinities: null */
-void cli_json_float(cli_json *json, const char *key, float value);    /* 9 digits: every float comes back as it was */
+void cli_json_double(cli_json *json, const char *key, double value); /* 17 digits; NaN and infinities: null */
+void cli_json_float(cli_json *json, const char *key, float value);   /* 9 digits: every float comes back as it was */
 void cli_json_floats(cli_json *json, const char *key, const float *values, uint64_t n);
 void cli_json_strings(cli_json *json, const char *key, const accel_strings *strings);
 /* JSON text of the library, one line. */
 void cli_json_raw(cli_json *json, const char *key, const char *text);
-/* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device", "wanted_precision", "weights", "reasons". */
+/* "model", "device", "precision", "implementation_type", "is_amd", "listed", "wanted_device", "wanted_precision", "weights",
+ * "reasons". */
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
 /* Prints text that is JSON already as the whole result. */
 int cli_json_whole(cli_run *run, const char *text);
@@ -46,15 +47,16 @@ typedef struct cli_table {
   uint32_t capacity;
 } cli_table;
 
-void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells); /* the first row is the heading; NULL cells are "" */
-/* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the right; the last column is cut at the width of a
- * terminal, not when output goes elsewhere. */
+void cli_table_row(cli_table *table, uint32_t columns,
+                   const char *const *cells); /* the first row is the heading; NULL cells are "" */
+/* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the right; the last column is
+ * cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);
 /* `text` on one line, control characters as spaces, cut to `columns` with "..."; in `into`, which it returns. */
 const char *cli_excerpt(const char *text, int columns, char *into, size_t size);
 /* `text` in lines of at most `width` columns, each but the first behind `indent` spaces. */
 void cli_print_wrapped(const char *text, int indent, int width);
-int cli_width(const char *text); /* columns on a terminal */
+int cli_width(const char *text);                                /* columns on a terminal */
 const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
 /* The cosine of every two of n vectors as a table. */
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n);

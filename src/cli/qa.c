@@ -66,8 +66,9 @@ static void print_table(const accel_answers *found, const cli_texts *records) {
       char score[32], span[64], question[256], answer[512];
       snprintf(score, sizeof score, "%.4f", a->score);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, a->start, a->end);
-      cli_table_row(&table, 4, (const char *[]){score, span, k ? "" : cli_excerpt(records->text[2 * i], 60, question, sizeof question),
-                                                cli_excerpt(a->answer, 120, answer, sizeof answer)});
+      cli_table_row(&table, 4,
+                    (const char *[]){score, span, k ? "" : cli_excerpt(records->text[2 * i], 60, question, sizeof question),
+                                     cli_excerpt(a->answer, 120, answer, sizeof answer)});
     }
   }
   cli_table_print(&table, "rlll");
@@ -89,8 +90,10 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *recor
   free((void *)questions);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
-  if (cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, found);
-  else print_table(found, records);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, endpoint, found);
+  else
+    print_table(found, records);
   accel_answers_free(&found);
   return code;
 }

@@ -49,7 +49,8 @@ static int show_entry(cli_run *run, const char *model) {
   accel_status status = accel_registry_lookup(run->ctx, model, &e);
   if (status != ACCEL_OK) return cli_fail(run, status);
   if (cli_flag(run, OPT_JSON)) return show_json(run, model);
-  printf("%-16s%s\n%-16s%s\n%-16s%s, %s\n", "model", e->model, "description", e->description, "family", e->family, e->architecture);
+  printf("%-16s%s\n%-16s%s\n%-16s%s, %s\n", "model", e->model, "description", e->description, "family", e->family,
+         e->architecture);
   printf("%-16s%" PRId64 "\n%-16s%" PRId64 "\n", "embedding_dim", e->embedding_dim, "sequence_length", e->sequence_length);
   printf("%-16s%s\n%-16s%" PRId64 "\n", "model_precision", e->model_precision, "batch_size", e->default_batch_size);
   print_list("aliases", e->aliases);
@@ -111,8 +112,10 @@ int cmd_registry(cli_run *run) {
   accel_strings *models;
   accel_status status = accel_registry_list(run->ctx, &filter, &models);
   if (status != ACCEL_OK) return cli_fail(run, status);
-  if (cli_flag(run, OPT_JSON)) code = json_names(run, "models", models);
-  else code = print_models(run, models);
+  if (cli_flag(run, OPT_JSON))
+    code = json_names(run, "models", models);
+  else
+    code = print_models(run, models);
   accel_strings_free(&models);
   return code;
 }

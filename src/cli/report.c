@@ -21,8 +21,8 @@ int cli_columns(FILE *to) {
 static void print_error(const cli_run *run, const char *message) {
   cli_progress_end();
   bool colour = cli_colour(stderr);
-  fprintf(stderr, "accel%s%s: %serror:%s %s\n", run->command ? " " : "", run->command ? run->command->name : "", colour ? "\033[1;31m" : "",
-          colour ? "\033[0m" : "", message);
+  fprintf(stderr, "accel%s%s: %serror:%s %s\n", run->command ? " " : "", run->command ? run->command->name : "",
+          colour ? "\033[1;31m" : "", colour ? "\033[0m" : "", message);
 }
 
 int cli_usage(const cli_run *run, const char *format, ...) {

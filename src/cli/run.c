@@ -8,15 +8,24 @@
 
 static const char *dtype_name(accel_dtype dtype) {
   switch (dtype) {
-    case ACCEL_F32: return "float32";
-    case ACCEL_F16: return "float16";
-    case ACCEL_BF16: return "bfloat16";
-    case ACCEL_F64: return "float64";
-    case ACCEL_I64: return "int64";
-    case ACCEL_I32: return "int32";
-    case ACCEL_I8: return "int8";
-    case ACCEL_U8: return "uint8";
-    case ACCEL_BOOL: return "bool";
+    case ACCEL_F32:
+      return "float32";
+    case ACCEL_F16:
+      return "float16";
+    case ACCEL_BF16:
+      return "bfloat16";
+    case ACCEL_F64:
+      return "float64";
+    case ACCEL_I64:
+      return "int64";
+    case ACCEL_I32:
+      return "int32";
+    case ACCEL_I8:
+      return "int8";
+    case ACCEL_U8:
+      return "uint8";
+    case ACCEL_BOOL:
+      return "bool";
   }
   return "?";
 }
@@ -30,20 +39,34 @@ static uint64_t element_count(const accel_tensor *t) {
 /* Element i as a number; false for dtypes that are only named here (float16, bfloat16). */
 static bool element(const accel_tensor *t, uint64_t i, double *value) {
   switch (t->dtype) {
-    case ACCEL_F32: *value = (double)((const float *)t->data)[i]; return true;
-    case ACCEL_F64: *value = ((const double *)t->data)[i]; return true;
-    case ACCEL_I64: *value = (double)((const int64_t *)t->data)[i]; return true;
-    case ACCEL_I32: *value = ((const int32_t *)t->data)[i]; return true;
-    case ACCEL_I8: *value = ((const int8_t *)t->data)[i]; return true;
+    case ACCEL_F32:
+      *value = (double)((const float *)t->data)[i];
+      return true;
+    case ACCEL_F64:
+      *value = ((const double *)t->data)[i];
+      return true;
+    case ACCEL_I64:
+      *value = (double)((const int64_t *)t->data)[i];
+      return true;
+    case ACCEL_I32:
+      *value = ((const int32_t *)t->data)[i];
+      return true;
+    case ACCEL_I8:
+      *value = ((const int8_t *)t->data)[i];
+      return true;
     case ACCEL_U8:
-    case ACCEL_BOOL: *value = ((const uint8_t *)t->data)[i]; return true;
-    default: return false;
+    case ACCEL_BOOL:
+      *value = ((const uint8_t *)t->data)[i];
+      return true;
+    default:
+      return false;
   }
 }
 
 static const char *shape_text(const accel_tensor *t, char *into, size_t size) {
   size_t at = (size_t)snprintf(into, size, "[");
-  for (uint32_t d = 0; d < t->rank && at < size; ++d) at += (size_t)snprintf(into + at, size - at, "%s%" PRId64, d ? ", " : "", t->dim[d]);
+  for (uint32_t d = 0; d < t->rank && at < size; ++d)
+    at += (size_t)snprintf(into + at, size - at, "%s%" PRId64, d ? ", " : "", t->dim[d]);
   if (at < size) snprintf(into + at, size - at, "]");
   return into;
 }
@@ -67,7 +90,9 @@ static void print_outputs(const accel_tensors *outputs) {
     snprintf(numbers[0], sizeof numbers[0], "%.5g", least);
     snprintf(numbers[1], sizeof numbers[1], "%.5g", most);
     snprintf(numbers[2], sizeof numbers[2], "%.5g", n ? sum / (double)n : 0.0);
-    cli_table_row(&table, 7, (const char *[]){t->name, dtype_name(t->dtype), shape_text(t, shape, sizeof shape), numbers[0], numbers[1], numbers[2], head});
+    cli_table_row(&table, 7,
+                  (const char *[]){t->name, dtype_name(t->dtype), shape_text(t, shape, sizeof shape), numbers[0], numbers[1],
+                                   numbers[2], head});
   }
   cli_table_print(&table, "lllrrrl");
 }
@@ -87,8 +112,10 @@ static void json_tensor(cli_json *json, const accel_tensor *t, bool with_data) {
   } else if (with_data) {
     cli_json_open(json, "data", '[');
     for (uint64_t i = 0; i < n && element(t, i, &value); ++i) {
-      if (t->dtype == ACCEL_I64) cli_json_int(json, NULL, ((const int64_t *)t->data)[i]);
-      else cli_json_double(json, NULL, value);
+      if (t->dtype == ACCEL_I64)
+        cli_json_int(json, NULL, ((const int64_t *)t->data)[i]);
+      else
+        cli_json_double(json, NULL, value);
     }
     cli_json_close(json, ']');
   }
@@ -133,8 +160,10 @@ static int run_tensors(cli_run *run, accel_endpoint *endpoint, const accel_tenso
   if (status != ACCEL_OK) return cli_fail(run, status);
   if (run->value[OPT_OUTPUT]) status = accel_tensors_write(run->value[OPT_OUTPUT], outputs);
   int code = status == ACCEL_OK ? 0 : cli_fail(run, status);
-  if (!code && cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, outputs);
-  else if (!code) print_outputs(outputs);
+  if (!code && cli_flag(run, OPT_JSON))
+    code = print_json(run, endpoint, outputs);
+  else if (!code)
+    print_outputs(outputs);
   accel_tensors_free(&outputs);
   return code;
 }
@@ -143,7 +172,8 @@ int cmd_run(cli_run *run) {
   accel_endpoint *endpoint = NULL;
   accel_tensors *inputs = NULL;
   bool dumps = cli_flag(run, OPT_DUMP_PROGRAM);
-  if (!dumps && !run->value[OPT_INPUT]) return cli_usage(run, "no tensors: give --input FILE.safetensors (or --dump-program)");
+  if (!dumps && !run->value[OPT_INPUT])
+    return cli_usage(run, "no tensors: give --input FILE.safetensors (or --dump-program)");
   int code = cli_context(run);
   if (!code && !dumps) {
     accel_status status = accel_tensors_read(run->value[OPT_INPUT], &inputs);

@@ -119,7 +119,8 @@ void cli_say_placement(const cli_run *run, const accel_placement_report *placeme
   cli_progress_end();
   fprintf(stderr, "accel: %s on %s, %s", placement->model, placement->device, placement->precision);
   if (!placement->listed) fputs(" (not listed by the registry)", stderr);
-  if (placement->weights && strncmp(placement->weights, "random", 6) == 0) fprintf(stderr, ", weights %s", placement->weights);
+  if (placement->weights && strncmp(placement->weights, "random", 6) == 0)
+    fprintf(stderr, ", weights %s", placement->weights);
   for (uint32_t i = 0; placement->reasons && i < placement->reasons->n; ++i)
     fprintf(stderr, "%s%s", i ? "; " : "; passed over: ", placement->reasons->item[i]);
   fputc('\n', stderr);

@@ -41,8 +41,10 @@ const char *cli_excerpt(const char *text, int columns, char *into, size_t size) 
       break;
     }
     left -= width;
-    if (n == 1 && ((unsigned char)*begin < 0x20 || *begin == 0x7F)) into[at++] = ' ';
-    else memcpy(into + at, begin, n), at += n;
+    if (n == 1 && ((unsigned char)*begin < 0x20 || *begin == 0x7F))
+      into[at++] = ' ';
+    else
+      memcpy(into + at, begin, n), at += n;
   }
   snprintf(into + at, size - at, "%s", cut ? "..." : "");
   return into;
@@ -79,15 +81,19 @@ void cli_table_row(cli_table *table, uint32_t columns, const char *const *cells)
     table->cell = grown;
     table->capacity = more;
   }
-  for (uint32_t c = 0; c < table->columns; ++c) table->cell[table->rows * table->columns + c] = strdup(c < columns && cells[c] ? cells[c] : "");
+  for (uint32_t c = 0; c < table->columns; ++c)
+    table->cell[table->rows * table->columns + c] = strdup(c < columns && cells[c] ? cells[c] : "");
   ++table->rows;
 }
 
 static void print_cell(const char *text, int width, bool right, bool last) {
   int pad = width - cli_width(text);
-  if (right) printf("%*s%s", pad > 0 ? pad : 0, "", text);
-  else if (last) fputs(text, stdout);
-  else printf("%s%*s", text, pad > 0 ? pad : 0, "");
+  if (right)
+    printf("%*s%s", pad > 0 ? pad : 0, "", text);
+  else if (last)
+    fputs(text, stdout);
+  else
+    printf("%s%*s", text, pad > 0 ? pad : 0, "");
   if (!last) fputs("  ", stdout);
 }
 
@@ -128,14 +134,16 @@ void cli_table_print(cli_table *table, const char *align) {
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n) {
   cli_table table = {0};
   const char **cells = calloc(n + 2, sizeof *cells);
-  char (*room)[24] = calloc(n + 2, sizeof *room);
+  char(*room)[24] = calloc(n + 2, sizeof *room);
   char excerpt[256];
   for (uint32_t r = 0; cells && room && r <= n; ++r) {
-    snprintf(room[0], sizeof *room, r ? "%u" : "", r);
-    cells[0] = room[0];
+    if (r) snprintf(room[0], sizeof *room, "%u", r);
+    cells[0] = r ? room[0] : "";
     for (uint32_t c = 0; c < n; ++c) {
-      if (r) snprintf(room[c + 1], sizeof *room, "%.4f", cosine[(size_t)(r - 1) * n + c]);
-      else snprintf(room[c + 1], sizeof *room, "%u", c + 1);
+      if (r)
+        snprintf(room[c + 1], sizeof *room, "%.4f", cosine[(size_t)(r - 1) * n + c]);
+      else
+        snprintf(room[c + 1], sizeof *room, "%u", c + 1);
       cells[c + 1] = room[c + 1];
     }
     cells[n + 1] = r ? cli_excerpt(texts[r - 1], 60, excerpt, sizeof excerpt) : "text";

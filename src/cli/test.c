@@ -38,7 +38,8 @@ static void print_report(const accel_test_report *report) {
   cli_table_print(&table, "ll");
   if (!report->n_records) return;
   putchar('\n');
-  cli_table_row(&table, 8, (const char *[]){"platform", "device", "passed", "max abs", "cosine", "ms", "weights", "input -> output"});
+  cli_table_row(&table, 8,
+                (const char *[]){"platform", "device", "passed", "max abs", "cosine", "ms", "weights", "input -> output"});
   for (uint32_t i = 0; i < report->n_records; ++i) {
     const accel_test_record *r = &report->record[i];
     char max_abs[32], cosine[32], ms[32], flow[512];
@@ -46,7 +47,8 @@ static void print_report(const accel_test_report *report) {
     snprintf(cosine, sizeof cosine, "%.6f", r->cosine);
     snprintf(ms, sizeof ms, "%.2f", r->ms);
     snprintf(flow, sizeof flow, "%s -> %s", r->input, r->output);
-    cli_table_row(&table, 8, (const char *[]){r->platform, r->device, r->passed ? "yes" : "NO", max_abs, cosine, ms, r->weights, flow});
+    cli_table_row(&table, 8,
+                  (const char *[]){r->platform, r->device, r->passed ? "yes" : "NO", max_abs, cosine, ms, r->weights, flow});
   }
   cli_table_print(&table, "lllrrrll");
 }

@@ -48,7 +48,8 @@ static void print_table(const accel_token_ids *found) {
       snprintf(number, sizeof number, "%u", i + 1);
       snprintf(id, sizeof id, "%d", found->ids[i][k]);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, found->start[i][k], found->end[i][k]);
-      cli_table_row(&table, 4, (const char *[]){number, id, span, cli_excerpt(found->tokens[i][k], 60, token, sizeof token)});
+      cli_table_row(&table, 4,
+                    (const char *[]){number, id, span, cli_excerpt(found->tokens[i][k], 60, token, sizeof token)});
     }
   }
   cli_table_print(&table, "rrll");
@@ -59,8 +60,10 @@ static int encode(cli_run *run, accel_tokenizer *tokenizer, const cli_texts *tex
   accel_status status = accel_tokenize(tokenizer, texts->text, texts->n, !cli_flag(run, OPT_NO_SPECIAL), &found);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
-  if (cli_flag(run, OPT_JSON)) code = print_json(run, found);
-  else print_table(found);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, found);
+  else
+    print_table(found);
   accel_token_ids_free(&found);
   return code;
 }

@@ -41,7 +41,8 @@ static void print_table(const accel_token_entities *found) {
       snprintf(number, sizeof number, "%u", i + 1);
       snprintf(score, sizeof score, "%.4f", e->score);
       snprintf(span, sizeof span, "%" PRId64 "-%" PRId64, e->start, e->end);
-      cli_table_row(&table, 5, (const char *[]){number, score, e->entity, span, cli_excerpt(e->word, 60, word, sizeof word)});
+      cli_table_row(&table, 5,
+                    (const char *[]){number, score, e->entity, span, cli_excerpt(e->word, 60, word, sizeof word)});
     }
   }
   cli_table_print(&table, "rrlll");
@@ -53,7 +54,8 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   char **labels = NULL;
   if (run->value[OPT_AGGREGATION]) how.aggregation = run->value[OPT_AGGREGATION];
   if (run->value[OPT_IGNORE_LABELS]) {
-    if (!cli_split(run->value[OPT_IGNORE_LABELS], &labels, &ignored.n)) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (!cli_split(run->value[OPT_IGNORE_LABELS], &labels, &ignored.n))
+      return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
     ignored.item = (const char *const *)labels;
     how.ignore_labels = &ignored;
   }
@@ -63,8 +65,10 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   free(labels);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
-  if (cli_flag(run, OPT_JSON)) code = print_json(run, endpoint, found);
-  else print_table(found);
+  if (cli_flag(run, OPT_JSON))
+    code = print_json(run, endpoint, found);
+  else
+    print_table(found);
   accel_token_entities_free(&found);
   return code;
 }

@@ -39,7 +39,8 @@ static void print_report(const accel_verify_report *report) {
     snprintf(text[1], sizeof text[1], "%.3e", o->max_rel);
     snprintf(text[2], sizeof text[2], "%.7f", o->cosine);
     snprintf(text[3], sizeof text[3], "%" PRIu64, o->compared);
-    cli_table_row(&table, 7, (const char *[]){o->name, o->passed ? "yes" : "NO", text[0], text[1], text[2], text[3], o->note});
+    cli_table_row(&table, 7,
+                  (const char *[]){o->name, o->passed ? "yes" : "NO", text[0], text[1], text[2], text[3], o->note});
   }
   cli_table_print(&table, "llrrrrl");
   printf("%s: %s on %s, %s\n", report->passed ? "pass" : "FAIL", report->architecture, report->device, report->precision);
@@ -77,13 +78,17 @@ typedef struct list_totals {
 } list_totals;
 
 /* One line of JSON on stdout: the report, or {"pass": false, "error": ...} where there is none. */
-static void list_print(cli_run *run, const char *model, const char *golden, accel_status status, const accel_verify_report *report) {
+static void list_print(cli_run *run, const char *model, const char *golden, accel_status status,
+                       const accel_verify_report *report) {
   if (!cli_flag(run, OPT_JSON)) {
-    if (report) printf("%s  %s  %s, %s\n", report->passed ? "pass" : "FAIL", golden, report->device, report->precision);
-    else printf("FAIL  %s  %s\n", golden, accel_last_error());
+    if (report)
+      printf("%s  %s  %s, %s\n", report->passed ? "pass" : "FAIL", golden, report->device, report->precision);
+    else
+      printf("FAIL  %s  %s\n", golden, accel_last_error());
     for (uint32_t i = 0; report && i < report->n; ++i) {
       const accel_verify_output *o = &report->output[i];
-      if (!o->passed) printf("      %s: max abs %.3e, cosine %.7f  %s\n", o->name, o->max_abs, o->cosine, o->note ? o->note : "");
+      if (!o->passed)
+        printf("      %s: max abs %.3e, cosine %.7f  %s\n", o->name, o->max_abs, o->cosine, o->note ? o->note : "");
     }
     return;
   }
@@ -109,7 +114,8 @@ static void list_print(cli_run *run, const char *model, const char *golden, acce
 static uint32_t split_line(char *line, char *field[5]) {
   const char *separators = strchr(line, '\t') ? "\t" : " ";
   uint32_t n = 0;
-  for (char *save, *word = strtok_r(line, separators, &save); word && n < 5; word = strtok_r(NULL, separators, &save)) field[n++] = word;
+  for (char *save, *word = strtok_r(line, separators, &save); word && n < 5; word = strtok_r(NULL, separators, &save))
+    field[n++] = word;
   return n;
 }
 
@@ -117,7 +123,9 @@ static int list_line(cli_run *run, char *line, list_totals *totals) {
   char *field[5] = {0};
   uint32_t given = run->n_args ? 1 : 0; /* MODEL on the command line: the lines begin with the golden file */
   uint32_t n = split_line(line, field);
-  if (n + given < 2) return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION [ARCHITECTURE]]]", run->value[OPT_LIST], totals->line);
+  if (n + given < 2)
+    return cli_usage(run, "%s: line %u: expected MODEL GOLDEN [DEVICE [PRECISION [ARCHITECTURE]]]", run->value[OPT_LIST],
+                     totals->line);
   const char *model = given ? run->args[0] : field[0], *golden = field[1 - given];
   accel_init_params how;
   cli_init_params(run, NULL, &how);
