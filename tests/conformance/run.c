@@ -335,6 +335,87 @@ static conf_result on_plugin(const conf_case *c, const built *b, conf_plugin *pl
   return r;
 }
 
+/* ---- a sequence computed alone gives what it gives in a batch ---- */
+
+/* Rows [first, first + n) of dim 0. */
+static void cut(conf_tensor *t, int64_t first, int64_t n) {
+  int64_t row = t->dim[0] ? t->elements / t->dim[0] : 0;
+  t->data = (const char *)t->data + first * row * 4;
+  t->dim[0] = n;
+  t->elements = n * row;
+}
+
+/* One item of a batch: of the row spaces, or (linear, norm) a single row.  *first and *n are its rows of the output. */
+static bool take_item(const conf_case *c, int64_t item, conf_case *one, int64_t *first, int64_t *n) {
+  *one = *c;
+  conf_run *r = &one->run[0];
+  if (c->n_space == 0) {
+    for (uint32_t i = 0; i < c->n_operand; i++)
+      if (c->role[i] == 'i') cut(&r->in[i], item, 1);
+    *first = item;
+    *n = 1;
+    return true;
+  }
+  int64_t start[CONF_SPACES] = {0}, rows[CONF_SPACES] = {0};
+  for (uint32_t s = 0; s < c->n_space; s++) {
+    if (item >= items_in(&c->run[0], c, (int)s)) return false;
+    for (int64_t i = 0; c->spaces[s].ragged && i < item; i++) start[s] += c->run[0].lengths[s][i];
+    if (!c->spaces[s].ragged) start[s] = item * c->spaces[s].rows;
+    rows[s] = c->spaces[s].ragged ? c->run[0].lengths[s][item] : c->spaces[s].rows;
+    one->spaces[s].items = 1;
+    if (c->spaces[s].ragged) r->lengths[s] = c->run[0].lengths[s] + item;
+    r->items[s] = 1;
+  }
+  for (uint32_t i = 0; i < c->n_operand; i++)
+    if (c->space[i] >= 0) cut(&r->in[i], start[c->space[i]], rows[c->space[i]]);
+  bool pooled = c->op == ACCEL_PLUGIN_OP_REDUCE;
+  *first = pooled ? item : start[c->space[0]];
+  *n = pooled ? 1 : rows[c->space[0]];
+  return true;
+}
+
+/* Bits must agree: the order of every sum is that of the sequence, not of the batch. */
+static conf_result compare_item(const conf_tensor *batch, const conf_tensor *alone, int64_t item, int64_t first, int64_t n) {
+  int64_t row = batch->dim[0] ? batch->elements / batch->dim[0] : 0;
+  const float *b = (const float *)batch->data + first * row, *a = alone->data;
+  if (alone->elements != n * row)
+    return result(CONF_FAIL, "item %lld alone has %lld elements, in its batch %lld", (long long)item,
+                  (long long)alone->elements, (long long)(n * row));
+  for (int64_t i = 0; i < n * row; i++)
+    if (memcmp(&a[i], &b[i], 4))
+      return result(CONF_FAIL, "item %lld alone gives other bits than in its batch: element %lld is %.9g and %.9g",
+                    (long long)item, (long long)i, a[i], b[i]);
+  return result(CONF_PASS, "");
+}
+
+static conf_result check_alone(const conf_case *c, conf_plugin *plugin, const accel_plugin_precision *precision,
+                               const conf_weights *weights, const outputs *batch) {
+  bool rows =
+      c->n_space == 0 && (c->op == ACCEL_PLUGIN_OP_LINEAR || c->op == ACCEL_PLUGIN_OP_NORM) && c->run[0].in[0].rank == 2;
+  if ((c->n_space == 0 && !rows) || c->n_run > 1 || c->has_state || !c->wanted[0]) return result(CONF_PASS, "");
+  for (uint32_t i = 0; i < c->n_attr; i++) /* item i of a batch takes slice i of the bias: alone it is item 0 */
+    if (c->attr[i].key == ACCEL_PLUGIN_ATTR_BIAS_PERIOD && c->attr[i].i > 1) return result(CONF_PASS, "");
+  int64_t items = rows ? c->run[0].in[0].dim[0] : items_in(&c->run[0], c, 0);
+  conf_result r = result(CONF_PASS, "");
+  for (int64_t k = 0; k < 3 && k < items && r.verdict == CONF_PASS; k++) {
+    conf_case one;
+    built b;
+    outputs alone = {0};
+    int64_t item = k == 2 ? items - 1 : k, first, n;
+    if (!take_item(c, item, &one, &first, &n)) break;
+    one.wanted[1] = false;
+    const char *why = build(&one, &b);
+    if (why)
+      r = result(CONF_FAIL, "program of one item: %s", why);
+    else
+      r = on_plugin(&one, &b, plugin, precision, weights, &alone);
+    if (r.verdict == CONF_PASS) r = compare_item(&batch->at[0][0], &alone.at[0][0], item, first, n);
+    outputs_free(&alone);
+    accel__program_free(&b.program);
+  }
+  return r;
+}
+
 conf_result conf_run_case(const conf_case *c, const char *name, conf_plugin *plugin, conf_plugin *reference) {
   built b;
   accel_plugin_precision precision;
@@ -360,6 +441,7 @@ conf_result conf_run_case(const conf_case *c, const char *name, conf_plugin *plu
     if (r.verdict == CONF_NO) r.verdict = CONF_FAIL;
   }
   if (r.verdict == CONF_PASS) r = compare(c, &got, by_reference ? &expected : NULL, bound_of(c, name));
+  if (r.verdict == CONF_PASS) r = check_alone(c, plugin, &precision, &weights, &got);
   outputs_free(&got);
   outputs_free(&expected);
   conf_weights_free(&weights);
