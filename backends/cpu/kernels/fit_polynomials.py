@@ -44,23 +44,32 @@ show("log", fit(lambda r: np.where(np.abs(r) < 1e-3, 1 / 3 - r / 4 + r * r / 5, 
 # tanh(x) = x + x^3 P(x^2) on |x| <= 0.625
 show("tanh", fit(lambda u: np.where(u < 1e-4, -1 / 3 + 2 * u / 15, (np.tanh(np.sqrt(u)) / np.sqrt(np.maximum(u, 1e-30)) - 1) / np.maximum(u, 1e-30)),
                  lambda u: u, 0, 0.625 ** 2, 4))
-# erfc(z / sqrt 2) = exp(-z P(z)) on [0, 10]; the weight is what an error of P costs gelu(-z) = -z/2 erfc(z / sqrt 2)
+# 2^f = P(f) on |f| <= 1/2
+two = show("exp2", fit(lambda f: 2.0 ** f, lambda f: 2.0 ** -f, -0.5, 0.5, 5))
+# erfc(z / sqrt 2) = 2^(-z P(z)) on [0, LAST]; the weight is what an error of P costs gelu(-z) = -z/2 erfc(z / sqrt 2)
+LAST = 8
 
 
 def tail(z):
     small = np.maximum(z, 1e-5)
-    return (small * small / 2 - np.log(erfcx(small / np.sqrt(2)))) / small
+    return (small * small / 2 - np.log(erfcx(small / np.sqrt(2)))) / small / np.log(2)
 
 
-for degree in (8, 9, 10):
-    p = show(f"erfc {degree}", fit(tail, lambda z: z * z / 2 * erfcx(z / np.sqrt(2)) * np.exp(-z * z / 2) + 1e-9, 0, 10, degree))
-    z = np.linspace(0, 10, 200001).astype(np.float32)
-    h = np.zeros_like(z)
-    for c in p[::-1]:
-        h = h * z + c
-    gelu = -z / 2 * np.exp(-(z * h).astype(np.float64))
+def horner(coefficients, x):
+    h = np.zeros_like(x)
+    for c in coefficients[::-1]:
+        h = h * x + c
+    return h
+
+
+for degree in (6, 7, 8):
+    p = show(f"erfc {degree}", fit(tail, lambda z: z * z / 2 * erfcx(z / np.sqrt(2)) * np.exp(-z * z / 2) + 1e-9, 0, LAST, degree))
+    z = np.linspace(0, LAST, 200001).astype(np.float32)
+    t = z * horner(p, z)
+    n = np.round(t)
+    gelu = -z / 2 * (horner(two, n - t) * np.float32(2.0) ** -n)
     true = -z.astype(np.float64) / 2 * erfcx(z.astype(np.float64) / np.sqrt(2)) * np.exp(-z.astype(np.float64) ** 2 / 2)
-    print("  fp32: largest absolute error of gelu", np.abs(gelu - true).max(), "increasing", bool(np.all(np.diff(z * h) >= 0)), "at 10:", (z*h)[-1])
+    print("  fp32: largest absolute error of gelu", np.abs(gelu - true).max(), "increasing", bool(np.all(np.diff(t) >= 0)), "end:", t[-1], "gelu", gelu[-1])
 
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
 u_max = (np.pi / 4) ** 2 * 1.01

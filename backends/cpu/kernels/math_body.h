@@ -77,20 +77,26 @@ V_INLINE vf v_tanh(vf x) {
   return v_select(v_lt(z, v_set(0.625f)), p, large);
 }
 
-/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) = exp(-z P(z)) for z up to 10. */
+/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) = 2^(-z P(z)) for z up to 8, where it no
+ * longer counts. */
 V_INLINE vf v_gelu(vf x) {
-  vf z = v_min(v_set(10.0f), v_abs(x));
-  vf p = v_set(2.5872833e-8f);
-  p = v_fma(p, z, v_set(-7.3215585e-7f));
-  p = v_fma(p, z, v_set(8.834086e-6f));
-  p = v_fma(p, z, v_set(-5.8611382e-5f));
-  p = v_fma(p, z, v_set(2.0779487e-4f));
-  p = v_fma(p, z, v_set(-1.8585617e-5f));
-  p = v_fma(p, z, v_set(-4.803552e-3f));
-  p = v_fma(p, z, v_set(3.6347903e-2f));
-  p = v_fma(p, z, v_set(3.1830648e-1f));
-  p = v_fma(p, z, v_set(7.978849e-1f));
-  vf tail = v_exp_negative(v_sub(v_zero(), v_mul(z, p)));
+  vf z = v_min(v_set(8.0f), v_abs(x));
+  vf p = v_set(1.9020621e-6f);
+  p = v_fma(p, z, v_set(-2.80569e-5f));
+  p = v_fma(p, z, v_set(1.3147303e-4f));
+  p = v_fma(p, z, v_set(2.720762e-4f));
+  p = v_fma(p, z, v_set(-7.245422e-3f));
+  p = v_fma(p, z, v_set(5.2627612e-2f));
+  p = v_fma(p, z, v_set(4.5916215e-1f));
+  p = v_fma(p, z, v_set(1.151111f));
+  vf t = v_mul(z, p), n = v_rint(t), f = v_sub(n, t);
+  vf e = v_set(1.3276472e-3f);
+  e = v_fma(e, f, v_set(9.675542e-3f));
+  e = v_fma(e, f, v_set(5.550713e-2f));
+  e = v_fma(e, f, v_set(2.402212e-1f));
+  e = v_fma(e, f, v_set(6.9314694e-1f));
+  e = v_fma(e, f, v_set(1.0000001f));
+  vf tail = v_ldexp_normal(e, v_sub(v_zero(), n));
   return v_fnma(v_mul(z, v_set(0.5f)), tail, v_max(v_zero(), x));
 }
 
