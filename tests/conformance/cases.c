@@ -50,6 +50,12 @@ conf_case *conf_add(conf_cases *cases, const char *name, const char *op) {
   return c;
 }
 
+void conf_cases_free(conf_cases *cases) {
+  for (uint32_t i = 0; i < cases->n_file; i++) accel__checkpoint_close(&cases->file[i]);
+  free(cases->at);
+  accel__arena_free(&cases->arena);
+}
+
 static int64_t *numbers(conf_cases *cases, const accel__json *list, uint32_t *n) {
   *n = (uint32_t)cJSON_GetArraySize(list);
   int64_t *v = accel__arena_alloc(&cases->arena, (*n + 1) * sizeof *v);
@@ -169,11 +175,12 @@ static const char *read_case(conf_cases *cases, const accel__checkpoint *file, c
 
 static const char *load_file(const char *path, conf_cases *out) {
   static char text[600];
-  accel__checkpoint *file; /* stays mapped: the cases point into it */
+  accel__checkpoint *file;
   if (accel__checkpoint_open(path, &file) != ACCEL_OK) {
     snprintf(text, sizeof text, "%s", accel__message());
     return text;
   }
+  out->file[out->n_file++] = file;
   const char *meta = accel__checkpoint_metadata(file, "cases");
   accel__json_file json = {0};
   if (!meta || accel__json_parse(meta, strlen(meta), path, &json) != ACCEL_OK) {

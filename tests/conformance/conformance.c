@@ -157,6 +157,7 @@ int main(int argc, char **argv) {
   if (!why) why = conf_random(s.seed, &cases);
   if (why) {
     fprintf(stderr, "conformance: %s\n", why);
+    conf_cases_free(&cases);
     return 1;
   }
   int rc = 0;
@@ -164,7 +165,6 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < cases.n; i++) printf("%s\n", cases.at[i].name);
   else
     rc = run(&s, &cases);
-  free(cases.at);
-  accel__arena_free(&cases.arena);
+  conf_cases_free(&cases);
   return rc;
 }

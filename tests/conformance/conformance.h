@@ -53,7 +53,10 @@ typedef struct conf_cases {
   conf_case *at;
   uint32_t n, room;
   accel__arena arena;
+  struct accel__checkpoint *file[ACCEL_PLUGIN_OP_COUNT]; /* the cases point into their mappings */
+  uint32_t n_file;
 } conf_cases;
+void conf_cases_free(conf_cases *cases);
 
 /* cases.c: goldens of a directory; random.c: seeded cases with the shapes of real models.  Return an error text or NULL. */
 const char *conf_load(const char *directory, conf_cases *out);
