@@ -1,7 +1,7 @@
 /* cpu.h - what the files of the CPU plugin share.
  *
  * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and kernel tables
- * weights.c  packing at init                 launch.c   op -> function, shared splitting    linear.c attention.c rows.c   one family of ops each
+ * weights.c  packing at init                 launch.c   op -> function, shared splitting    linear.c matmul.c attention.c rows.c   one family of ops each
  * kernels/   what runs on one core: kernels.def lists them, kernels.h says what they compute
  */
 #ifndef ACCEL_CPU_H
@@ -71,6 +71,8 @@ static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return al
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_matmul(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_matmul_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_norm(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_softmax(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_unary(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

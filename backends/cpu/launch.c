@@ -29,6 +29,7 @@ int32_t cpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   const cpu_self *s = self;
   switch (l->node->op) {
     case ACCEL_PLUGIN_OP_LINEAR: return cpu_launch_linear(s, l, error);
+    case ACCEL_PLUGIN_OP_MATMUL: return cpu_launch_matmul(s, l, error);
     case ACCEL_PLUGIN_OP_ATTENTION: return cpu_launch_attention(s, l, error);
     case ACCEL_PLUGIN_OP_NORM: return cpu_launch_norm(s, l, error);
     case ACCEL_PLUGIN_OP_SOFTMAX: return cpu_launch_softmax(s, l, error);
@@ -46,6 +47,7 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
   if (self) kernels = ((const cpu_self *)self)->kernels;
   else cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ATTENTION) return cpu_attention_workspace(&kernels, shapes, workers);
+  if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
   return 0;
 }
