@@ -22,6 +22,31 @@ static const struct {
 };
 enum { N_POOLINGS = sizeof poolings / sizeof *poolings };
 
+/* ---- fields ---- */
+
+static accel_status not_done(const accel__json_file *file, const char *object, const char *key) {
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s%s%s' is not supported", file->name, object, *object ? "." : "", key);
+}
+
+/* Every member of object must be one of `known`, a NULL-terminated list; empty objects and nulls say nothing. */
+static accel_status check_keys(const accel__json_file *file, const accel__json *object, const char *name, const char *const *known) {
+  ACCEL_JSON_EACH(item, object) {
+    size_t i = 0;
+    while (known[i] && strcmp(known[i], item->string)) i++;
+    if (known[i] || cJSON_IsNull(item) || ((cJSON_IsObject(item) || cJSON_IsArray(item)) && !item->child)) continue;
+    return not_done(file, name, item->string);
+  }
+  return ACCEL_OK;
+}
+
+/* A field that may only say what is done anyway. */
+static accel_status check_is(const accel__json_file *file, const char *key, const char *expected) {
+  const char *value = expected;
+  ACCEL_TRY(accel__json_string(file, file->root, key, &value));
+  if (!strcmp(value, expected)) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': '%s' is not supported; known: %s", file->name, key, value, expected);
+}
+
 int accel__pooling_by_name(const char *name) {
   for (int i = 0; i < N_POOLINGS; i++)
     if (!strcmp(poolings[i].name, name)) return (int)poolings[i].mode;
@@ -55,13 +80,22 @@ static accel_status read_pooling_modes(const accel__json_file *file, accel__embe
   return head->n_pooling ? ACCEL_OK : add_pooling(file, "mean", head);
 }
 
+static accel_status check_pooling(const accel__json_file *file) {
+  static const char *const plain[] = {"pooling_mode", "word_embedding_dimension", "embedding_dimension", "include_prompt"};
+  const char *known[N_POOLINGS + 5] = {NULL};
+  for (int i = 0; i < 4; i++) known[i] = plain[i];
+  for (int i = 0; i < N_POOLINGS; i++) known[4 + i] = poolings[i].old_key;
+  return check_keys(file, file->root, "", known);
+}
+
 static accel_status read_pooling(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
   accel__json_file file = {0};
   char *path = accel__path_join(arena, directory, "config.json");
   if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (out->head.n_pooling) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a second Pooling module", path);
   ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
-  accel_status status = read_pooling_modes(&file, &out->head);
+  accel_status status = check_pooling(&file);
+  if (status == ACCEL_OK) status = read_pooling_modes(&file, &out->head);
   if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, "include_prompt", &out->include_prompt);
   accel__json_free(&file);
   return status;
@@ -98,6 +132,11 @@ static accel_status read_dense(const char *directory, const char *path, accel__a
   ACCEL_GOTO(accel__json_int(&file, file.root, "in_features", 1, 1 << 20, &d->in));
   ACCEL_GOTO(accel__json_int(&file, file.root, "out_features", 1, 1 << 20, &d->out));
   ACCEL_GOTO(accel__json_bool(&file, file.root, "bias", &d->bias));
+  bool residual = false;
+  ACCEL_GOTO(accel__json_bool(&file, file.root, "use_residual", &residual));
+  if (residual) ACCEL_GOTO(not_done(&file, "", "use_residual"));
+  ACCEL_GOTO(check_is(&file, "module_input_name", "sentence_embedding"));
+  ACCEL_GOTO(check_is(&file, "module_output_name", "sentence_embedding"));
   ACCEL_GOTO(dense_activation(&file, &d->activation));
   out->dense_directory[i] = accel__arena_string(arena, directory);
   out->dense_prefix[i] = accel__arena_printf(arena, "%s/", path);
@@ -110,19 +149,66 @@ done:
   return status;
 }
 
-/* ---- the transformer and the prompts ---- */
-
-static accel_status read_transformer(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+static accel_status read_normalize(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
   accel__json_file file = {0};
-  char *path = accel__path_join(arena, directory, "sentence_bert_config.json");
-  out->transformer = accel__arena_string(arena, directory);
-  if (!path || !out->transformer) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (!accel__file_exists(path)) return ACCEL_OK;
+  char *path = accel__path_join(arena, directory, "config.json");
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  out->head.normalize = true;
+  if (!accel__file_exists(path)) return ACCEL_OK; /* it has none in most cases */
   ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
-  accel_status status = accel__json_int(&file, file.root, "max_seq_length", 1, 1 << 24, &out->max_seq_length);
-  if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, "do_lower_case", &out->lower_case);
+  accel_status status = check_is(&file, "module_input_name", "sentence_embedding");
+  if (status == ACCEL_OK) status = check_is(&file, "module_output_name", "sentence_embedding");
   accel__json_free(&file);
   return status;
+}
+
+/* ---- the transformer and the prompts ---- */
+
+/* What is passed on to transformers' loaders: only what changes no number, or is read here. */
+static accel_status read_arguments(const accel__json_file *file, accel__sentence_modules *out) {
+  static const char *const model[] = {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation", "add_pooling_layer", "low_cpu_mem_usage", NULL};
+  static const char *const tokenizer[] = {"trust_remote_code", "use_fast", "padding_side", "model_max_length", NULL};
+  static const struct {
+    const char *key;
+    const char *const *known;
+  } all[] = {{"model_args", model}, {"model_kwargs", model}, {"config_args", model}, {"config_kwargs", model}, {"tokenizer_args", tokenizer}, {"processor_kwargs", tokenizer}};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    const accel__json *object = NULL;
+    ACCEL_TRY(accel__json_object(file, file->root, all[i].key, &object));
+    ACCEL_TRY(check_keys(file, object, all[i].key, all[i].known));
+    if (all[i].known == tokenizer) ACCEL_TRY(accel__json_int(file, object, "model_max_length", 1, 1 << 24, &out->max_seq_length));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status read_transformer_config(const accel__json_file *file, accel__sentence_modules *out) {
+  /* query and document settings belong to encode_query and encode_document, which are not what is done here */
+  static const char *const known[] = {"max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config", "unpad_inputs",
+                                      "query_length", "document_length", "query_expansion", "model_args", "model_kwargs", "config_args", "config_kwargs",
+                                      "tokenizer_args", "processor_kwargs", "backend", NULL};
+  ACCEL_TRY(check_keys(file, file->root, "", known));
+  ACCEL_TRY(check_is(file, "transformer_task", "feature-extraction"));
+  ACCEL_TRY(check_is(file, "module_output_name", "token_embeddings"));
+  ACCEL_TRY(read_arguments(file, out));
+  ACCEL_TRY(accel__json_int(file, file->root, "max_seq_length", 1, 1 << 24, &out->max_seq_length));
+  return accel__json_bool(file, file->root, "do_lower_case", &out->lower_case);
+}
+
+static accel_status read_transformer(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+  static const char *const kinds[] = {"bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"};
+  accel__json_file file = {0};
+  out->transformer = accel__arena_string(arena, directory);
+  if (!out->transformer) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    char *path = accel__arena_printf(arena, "%s/sentence_%s_config.json", directory, kinds[i]);
+    if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!accel__file_exists(path)) continue;
+    ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+    accel_status status = read_transformer_config(&file, out);
+    accel__json_free(&file);
+    return status;
+  }
+  return ACCEL_OK;
 }
 
 static accel_status read_prompts(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
@@ -155,20 +241,35 @@ done:
 
 /* ---- modules.json ---- */
 
+/* "." and plain names below the directory; ".." in a name is no step up. */
+static bool stays_inside(const char *path) {
+  if (path[0] == '/') return false;
+  for (const char *part = path; part; part = strchr(part, '/') ? strchr(part, '/') + 1 : NULL)
+    if (!strncmp(part, "..", 2) && (part[2] == '/' || !part[2])) return false;
+  return true;
+}
+
 static accel_status read_module(const accel__json_file *file, const accel__json *module, const char *directory, accel__arena *arena, accel__dense *dense,
                                 accel__sentence_modules *out) {
   const char *type = NULL, *path = "";
   ACCEL_TRY(accel__json_require(file, module, "type"));
   ACCEL_TRY(accel__json_string(file, module, "type", &type));
   ACCEL_TRY(accel__json_string(file, module, "path", &path));
-  if (strstr(path, "..") || path[0] == '/') return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
+  if (!stays_inside(path)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
   const char *kind = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
   char *full = *path ? accel__path_join(arena, directory, path) : accel__arena_string(arena, directory);
   if (!full) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (!strcmp(kind, "Transformer")) return read_transformer(full, arena, out);
+  if (!accel__starts_with(type, "sentence_transformers."))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' is not one of sentence-transformers' own; code of models is never run", file->name, type);
+  bool is_transformer = !strcmp(kind, "Transformer");
+  if (is_transformer == (out->transformer != NULL))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s': the first module, and no other, must be a Transformer", file->name, type);
+  if (!out->head.n_pooling && (!strcmp(kind, "Dense") || !strcmp(kind, "Normalize")))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' comes before Pooling", file->name, type);
+  if (is_transformer) return read_transformer(full, arena, out);
   if (!strcmp(kind, "Pooling")) return read_pooling(full, arena, out);
   if (!strcmp(kind, "Dense")) return read_dense(full, path, arena, dense, out);
-  if (!strcmp(kind, "Normalize")) return out->head.normalize = true, ACCEL_OK;
+  if (!strcmp(kind, "Normalize")) return read_normalize(full, arena, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name, type);
 }
@@ -182,7 +283,8 @@ accel_status accel__read_sentence_modules(const char *directory, accel__arena *a
   out->head.dense = dense;
   if (!accel__file_exists(path)) return ACCEL_OK;
   ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
-  accel_status status = cJSON_IsArray(file.root) ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
+  out->transformer = NULL;
+  accel_status status = cJSON_IsArray(file.root) && file.root->child ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
   bool normalized = false;
   ACCEL_JSON_EACH(module, file.root) {
     if (status != ACCEL_OK) break;

@@ -1,8 +1,11 @@
 /* modules.h - sentence-transformers directories: what modules.json and the files around it say about turning hidden states into embeddings.
  *
- * Read: modules.json (Transformer, Pooling, Dense, Normalize; Dropout is the identity at inference; other types are refused by name),
- * <Transformer>/sentence_bert_config.json (max_seq_length, do_lower_case), <Pooling>/config.json (all six modes, old and new spelling,
- * include_prompt), <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name).
+ * Read: modules.json (Transformer, Pooling, Dense, Normalize, in this order; Dropout is the identity at inference; other types are refused by
+ * name, those of a model's own code too), <Transformer>/sentence_bert_config.json and its older names (max_seq_length, do_lower_case),
+ * <Pooling>/config.json (all six modes, old and new spelling, include_prompt), <Dense>/config.json and its weights,
+ * config_sentence_transformers.json (prompts, default_prompt_name).
+ * Fields that change nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a field
+ * that nobody has heard of; both name file and field.
  * Source: sentence-transformers 6.2.
  */
 #ifndef ACCEL_TASKS_MODULES_H
@@ -28,6 +31,7 @@ typedef struct accel__sentence_modules { /* everything in the arena it was read 
   const char *default_prompt; /* name, or NULL */
 } accel__sentence_modules;
 
+/* A directory without modules.json: present false, transformer = directory. */
 accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out);
 
 /* "mean" and its kin, as Pooling names them; ACCEL__POOL_NONE for "none"; -1 when unknown. */
