@@ -29,7 +29,8 @@ struct accel_plugin_endpoint {
   accel_plugin_program *program;
   const kit_backend *backend;
   void *self;
-  uint32_t flags; /* of the precision */
+  uint32_t flags;          /* of the precision */
+  uint64_t limit, weights; /* memory_limit of the options (0 none) and what the weights take of it */
   kit_endpoint_state state;
   uint32_t max_in, max_out;
   pthread_mutex_t lock;
@@ -71,6 +72,10 @@ static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint
                             accel_plugin_error *error) {
   if (bytes <= inst->capacity) return ACCEL_PLUGIN_OK;
   scratch_free(e, inst);
+  if (e->limit && (bytes > e->limit || e->weights > e->limit - bytes))
+    return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
+                    "%llu bytes of scratch beside %llu of weights pass the memory limit of %llu: use a smaller batch",
+                    (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)e->limit);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, bytes);
   if (e->backend->alloc) {
     int32_t rc = e->backend->alloc(e->self, bytes, &inst->buffer, error);
@@ -580,6 +585,51 @@ static int32_t refuse(const kit_backend *backend, const accel_plugin_program *p,
   return ACCEL_PLUGIN_OK;
 }
 
+const char *kit_extra(const char *extra, const char *key, size_t *n) {
+  size_t length = strlen(key);
+  for (const char *at = extra; at && *at;) {
+    const char *end = strchrnul(at, ';');
+    if ((size_t)(end - at) > length && !memcmp(at, key, length) && at[length] == '=') {
+      *n = (size_t)(end - at) - length - 1;
+      return at + length + 1;
+    }
+    at = *end ? end + 1 : end;
+  }
+  return NULL;
+}
+
+static bool listed(const char *const *keys, const char *key, size_t n) {
+  for (; keys && *keys; keys++)
+    if (strlen(*keys) == n && !memcmp(*keys, key, n)) return true;
+  return false;
+}
+
+/* Options that this backend would silently ignore are refused. */
+static int32_t check_options(const kit_backend *backend, const accel_plugin_options *o, accel_plugin_error *error) {
+  if (o->world > 1 && !(o->host && o->host->allreduce))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce", o->world);
+  for (const char *at = o->extra; at && *at;) {
+    const char *end = strchrnul(at, ';');
+    size_t n = strcspn(at, "=;");
+    if (n && !listed(backend->extra, at, n))
+      return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "option '%.*s' is unknown to the %s backend", (int)n, at,
+                      backend->name);
+    at = *end ? end + 1 : end;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t check_limit(accel_plugin_endpoint *e, const accel_plugin_options *o, accel_plugin_error *error) {
+  for (uint32_t i = 0; i < e->program->n_weight; i++)
+    e->weights += e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, &o->precision.format[i])
+                                           : kit_format_bytes(&e->program->weight[i], &o->precision.format[i]);
+  e->limit = o->memory_limit;
+  if (!e->limit || e->weights <= e->limit) return ACCEL_PLUGIN_OK;
+  return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
+                  "%llu bytes of weights pass the memory limit of %llu", (unsigned long long)e->weights,
+                  (unsigned long long)e->limit);
+}
+
 int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin_program *program,
                  const accel_plugin_options *options, accel_plugin_endpoint **out, accel_plugin_error *error) {
   *out = NULL;
@@ -594,8 +644,8 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   pthread_mutex_init(&e->lock, NULL);
   int32_t rc = kit_program_copy(program, &e->program, error);
   if (!rc) rc = refuse(backend, e->program, &o.precision, error);
-  if (!rc && o.world > 1 && !(o.host && o.host->allreduce))
-    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "world is %u but the host has no allreduce", o.world);
+  if (!rc) rc = check_options(backend, &o, error);
+  if (!rc) rc = check_limit(e, &o, error);
   if (!rc) {
     kit_open open = {.device = device, .program = e->program, .options = &o, .kv_dtype = ACCEL_PLUGIN_F32};
     if (backend->open) rc = backend->open(&open, &e->self, error);

@@ -36,6 +36,8 @@ enum {
 /* Fills *error (may be NULL) and returns rc. */
 int32_t kit_fail(accel_plugin_error *error, int32_t rc, int32_t node, const char *format, ...) KIT_PRINTF(4, 5);
 int32_t kit_no_memory(accel_plugin_error *error, uint64_t bytes); /* E_HOST_MEMORY */
+/* Value of `key` in "key=value;key=value": its length is written to *n; NULL when absent. */
+const char *kit_extra(const char *extra, const char *key, size_t *n);
 /* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation" and "device_lost" are the kit's points. */
 bool kit_fault(const accel_plugin_host *host, const char *point);
 
@@ -126,6 +128,7 @@ typedef struct kit_open {
 
 typedef struct kit_backend {
   const char *name;
+  const char *const *extra; /* keys of options.extra it knows, NULL-terminated; NULL: none.  Others are refused by name */
   /* Can this node run at this precision?  accel_plugin_answer, and why not.  NULL: NATIVE.  Shapes are not known yet. */
   int32_t (*support)(const accel_plugin_program *program, const accel_plugin_node *node,
                      const accel_plugin_precision *precision, char *why, size_t why_size);

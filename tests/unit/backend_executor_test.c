@@ -304,6 +304,41 @@ static void estimates_use_the_planner(void **state) {
   close_fixture(&f);
 }
 
+static void options_are_obeyed_or_refused(void **state) {
+  (void)state;
+  fixture f;
+  open_fixture(&f, 0);
+  static const char *const keys[] = {"tile", "wave", NULL};
+  kit_backend backend = toy;
+  accel_plugin_format format[1] = {{ACCEL_PLUGIN_F32, 15, 15, 15, 0, 0}};
+  accel_plugin_options o = {.size = sizeof o,
+                            .host = &f.host.host,
+                            .extra = "tile=3;speed=9",
+                            .precision = {.size = sizeof o.precision, .format = format}};
+  accel_plugin_endpoint *e;
+  backend.extra = keys;
+  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_UNSUPPORTED);
+  assert_non_null(strstr(f.error.message, "option 'speed'"));
+  o.extra = "tile=3;wave=64;";
+  size_t n = 0;
+  const char *value = kit_extra(o.extra, "wave", &n);
+  assert_true(n == 2 && !memcmp(value, "64", 2));
+  assert_null(kit_extra(o.extra, "wav", &n));
+  o.memory_limit = 159; /* the table has 160 bytes */
+  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), ACCEL_PLUGIN_E_HOST_MEMORY);
+  o.memory_limit = 160 + 64;
+  assert_int_equal(kit_init(&backend, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
+  accel_plugin_endpoint *kept = f.e;
+  f.e = e;
+  assert_int_equal(go(&f), 0); /* three rows of 16 bytes */
+  f.in[1].dim[0] = f.lengths[0] = 5;
+  f.in[0].dim[0] = 1;
+  expect(&f, ACCEL_PLUGIN_E_HOST_MEMORY, "pass the memory limit of 224");
+  kit_cleanup(e, &f.host.host);
+  f.e = kept;
+  close_fixture(&f);
+}
+
 typedef struct job {
   fixture *f;
   int id, wrong;
@@ -364,6 +399,7 @@ int main(void) {
       cmocka_unit_test(strides_are_followed),
       cmocka_unit_test(broken_programs_are_refused),
       cmocka_unit_test(estimates_use_the_planner),
+      cmocka_unit_test(options_are_obeyed_or_refused),
       cmocka_unit_test(many_threads_share_an_endpoint),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
