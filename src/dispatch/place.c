@@ -64,7 +64,7 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel_plugin_options options = {.size = sizeof options, .precision = ep->precision, .host = &ep->host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  options.precision.flags = ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0;
+  options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
   int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   ep->handle = NULL;
