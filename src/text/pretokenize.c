@@ -19,7 +19,7 @@ static size_t string_match(const accel__pattern *p, const accel__char *chars, si
 }
 
 accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n, accel__encode_scratch *s) {
-  s->match_n = 0;
+  s->match_n = s->regex.steps = 0;
   size_t from = 0;
   for (size_t i = 0; i < n;) {
     size_t length = 0;

@@ -8,7 +8,7 @@
 #include "text/internal.h"
 #include "text/unicode.h"
 
-enum { PROGRAM_MAX = 4096, SETS_MAX = 512, ITEMS_MAX = 2048, DEPTH_MAX = 32, REPEAT_MAX = 1000, STEPS_MAX = 20000000, FOREVER = INT32_MAX };
+enum { PROGRAM_MAX = 4096, SETS_MAX = 512, ITEMS_MAX = 2048, DEPTH_MAX = 32, REPEAT_MAX = 1000, STEPS_FREE = 10000000, STEPS_A_CHAR = 1000, FOREVER = INT32_MAX };
 
 typedef enum op {
   OP_SET,     /* one code point of set a */
@@ -411,8 +411,7 @@ typedef struct matcher {
   const accel__char *chars;
   size_t n;
   accel__regex_stack *stack;
-  size_t top;
-  uint32_t steps;
+  size_t top, steps_max;
 } matcher;
 
 static bool takes(const matcher *m, int32_t index, uint32_t x) {
@@ -449,7 +448,7 @@ static accel_status run_repeat(matcher *m, int32_t pc, size_t *at, bool *ok) {
   while (end < m->n && end - from < most && takes(m, i->a, m->chars[end].c)) end++;
   *ok = end - from >= (size_t)i->least;
   *at = end;
-  m->steps += (uint32_t)((end - from) / 8);
+  m->stack->steps += (end - from) / 8;
   if (!*ok || i->b == POSSESSIVE) return ACCEL_OK;
   if (i->b == LAZY) return push(m, (struct accel__regex_point){pc, true, end, end - from});
   size_t low = from + (size_t)i->least;
@@ -480,7 +479,9 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
   size_t base = m->top, inner = 0;
   for (;;) {
     const instruction *i = &m->regex->code[pc];
-    if (++m->steps > STEPS_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "a regular expression of the tokenizer takes more than %d steps on this text", STEPS_MAX);
+    if (++m->stack->steps > m->steps_max) {
+      return accel__fail(ACCEL_ERROR_LIMIT, "a regular expression of the tokenizer takes more than %zu steps on this text", m->steps_max);
+    }
     *ok = true;
     switch (i->op) {
       case OP_ACCEPT:
@@ -520,7 +521,7 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
 }
 
 accel_status accel__regex_match(const accel__regex *regex, const accel__char *chars, size_t n, size_t at, accel__regex_stack *stack, size_t *length) {
-  matcher m = {regex, chars, n, stack, 0, 0};
+  matcher m = {regex, chars, n, stack, 0, STEPS_FREE + STEPS_A_CHAR * n};
   bool ok = false;
   size_t end = at;
   ACCEL_TRY(run(&m, 0, at, &ok, &end));

@@ -25,9 +25,11 @@ accel_status accel__regex_compile(accel__arena *arena, const char *expression, c
 typedef struct accel__regex_stack {
   struct accel__regex_point *at;
   size_t capacity;
+  size_t steps; /* taken so far; set to 0 before a text is searched */
 } accel__regex_stack;
 
-/* Does a match begin at chars[at] of n?  *length is 0 when not.  ACCEL_ERROR_LIMIT when it takes more than 20 million steps. */
+/* Does a match begin at chars[at] of n?  *length is 0 when not.  ACCEL_ERROR_LIMIT when searching the text takes more than 10 million
+ * steps and 1,000 a code point. */
 accel_status accel__regex_match(const accel__regex *regex, const struct accel__char *chars, size_t n, size_t at, accel__regex_stack *stack,
                                 size_t *length);
 
