@@ -114,6 +114,7 @@ static accel_status reference_outputs(accel_endpoint *reference, accel_tensors *
 typedef struct grid {
   accel *ctx;
   const char *model;
+  const char *listed_as; /* what the registry knows it by: the name, else its directory */
   accel_test_report *report;
   accel__arena *arena;
   const char **keys, **values;
@@ -172,29 +173,35 @@ static bool hardware_available(accel *ctx, const char *name) {
   return found;
 }
 
-/* All precisions on one hardware; its own key sums them up: the first success, else the first error. */
+/* What sums up a hardware's results so far: a success, else the first error, else what there is. */
+static const char *sum_up(const char *sum, const char *value) {
+  if (!sum || !strcmp(value, "Success")) return value;
+  bool open = strcmp(sum, "Success") && !accel__starts_with(sum, "Error");
+  return open && accel__starts_with(value, "Error") ? value : sum;
+}
+
+/* All precisions on one hardware; its own key sums them up. */
 static accel_status test_hardware(grid *g, const char *hardware, const char *const *precisions, uint32_t n) {
   accel__registry *registry;
   bool available = hardware_available(g->ctx, hardware);
-  const char *sum = "Hardware not available";
+  const char *sum = NULL;
   uint32_t place = g->report->n;
   ACCEL_TRY(accel__context_registry(g->ctx, &registry));
-  ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_test", hardware), sum));
+  ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_test", hardware), "Hardware not available"));
   for (uint32_t i = 0; i < n; i++) {
     const char *value = "Hardware not available";
     int listed = 0;
     if (available) {
-      accel_status status = accel__registry_precision_supported(registry, g->model, hardware, precisions[i], &listed);
-      if (status != ACCEL_OK && status != ACCEL_ERROR_UNKNOWN_MODEL) return status;
+      ACCEL_TRY(accel__registry_precision_supported(registry, g->listed_as, hardware, precisions[i], &listed));
       value = listed ? word_for(g, run_combination(g, hardware, precisions[i])) : "Precision not supported";
       if (!value) return ACCEL_ERROR_OUT_OF_MEMORY;
-      if (!i || (listed && strcmp(sum, "Success"))) sum = value;
     }
+    sum = sum_up(sum, value);
     ACCEL_TRY(put(g, accel__arena_printf(g->arena, "%s_%s_test", hardware, precisions[i]), value));
     accel__report_progress(g->ctx, "testing", g->report->n, 0);
     ACCEL_TRY(accel__check_cancelled(g->ctx));
   }
-  g->values[place] = sum;
+  if (sum) g->values[place] = sum;
   return ACCEL_OK;
 }
 
@@ -207,6 +214,22 @@ static accel_status new_grid(grid *g, uint32_t combinations) {
   g->report->value = g->values;
   g->report->record = g->records;
   return g->keys && g->values && g->records ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+/* Finds the model: its files, or at least its entry in the registry. */
+static accel_status find(grid *g) {
+  char *directory;
+  accel__registry *registry;
+  const accel__registry_model *entry;
+  accel_status found = accel__find_model(g->model, g->arena, &directory);
+  if (found != ACCEL_OK && found != ACCEL_ERROR_NOT_FOUND) return found;
+  g->random = found != ACCEL_OK;
+  g->listed_as = g->model;
+  ACCEL_TRY(accel__context_registry(g->ctx, &registry));
+  accel_status status = accel__registry_lookup(registry, g->model, &entry);
+  if (status != ACCEL_ERROR_UNKNOWN_MODEL || g->random) return status;
+  g->listed_as = directory;
+  return accel__registry_lookup(registry, directory, &entry);
 }
 
 /* Canonical names, so that keys read "amd_fp16_test" whatever alias was given; unknown ones are refused. */
@@ -227,13 +250,12 @@ accel_status accel__precision_tests(accel *ctx, const char *model, const char *c
   if (!precisions) precisions = all_precisions, n_precisions = 5;
   grid g = {.ctx = ctx, .model = model, .report = accel__task_result(sizeof(accel_test_report))};
   const char **names, **kinds;
-  char *directory;
   accel_status status = ACCEL_OK;
   if (!g.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(new_grid(&g, n_hardware * (n_precisions + 1)));
   ACCEL_GOTO(canonical(accel__registry_hardware_name, "hardware", hardware, n_hardware, g.arena, &names));
   ACCEL_GOTO(canonical(accel__registry_precision_name, "precision", precisions, n_precisions, g.arena, &kinds));
-  g.random = accel__find_model(model, g.arena, &directory) != ACCEL_OK;
+  ACCEL_GOTO(find(&g));
   for (uint32_t i = 0; i < n_hardware; i++) ACCEL_GOTO(test_hardware(&g, names[i], kinds, n_precisions));
   *out = g.report;
   g.report = NULL;
