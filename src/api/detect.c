@@ -3,9 +3,8 @@
 #include <string.h>
 
 #include "api/check.h"
-#include "dispatch/context.h"
+#include "dispatch/locate.h"
 #include "tasks/matrix.h"
-#include "weights/weights.h"
 
 accel_status accel_detect(accel *ctx, int refresh, accel_devices **out) {
   accel__hardware *hardware;
@@ -34,7 +33,7 @@ accel_status accel_find_model(accel *ctx, const char *model, char **directory) {
   API_NEED(model);
   accel__arena arena = {0};
   char *found = NULL;
-  accel_status status = accel__find_model(model, &arena, &found);
+  accel_status status = accel__locate(ctx, model, &arena, &found, NULL);
   if (status == ACCEL_OK && !(*directory = strdup(found))) status = accel__no_memory(strlen(found));
   accel__arena_free(&arena);
   return status;

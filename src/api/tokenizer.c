@@ -6,8 +6,8 @@
 
 #include "api/check.h"
 #include "core/file.h"
+#include "dispatch/locate.h"
 #include "tasks/tasks.h"
-#include "weights/weights.h"
 
 struct accel_tokenizer {
   accel__tokenizer *inner;
@@ -21,7 +21,7 @@ accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_t
   accel__arena arena = {0};
   char *found = NULL;
   bool file = accel__file_exists(path_or_model) && !accel__is_directory(path_or_model);
-  accel_status status = file ? ACCEL_OK : accel__find_model(path_or_model, &arena, &found);
+  accel_status status = file ? ACCEL_OK : accel__locate(ctx, path_or_model, &arena, &found, NULL);
   accel_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
   if (status == ACCEL_OK && !tokenizer) status = accel__no_memory(sizeof *tokenizer);
   if (status == ACCEL_OK) status = accel__tokenizer_load(file ? path_or_model : found, &tokenizer->inner);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "dispatch/locate.h"
 #include "dispatch/precision.h"
 #include "models/model.h"
 #include "tasks/modules.h"
@@ -29,19 +30,16 @@ static void write_listed(const accel__registry_model *entry, accel__buffer *b) {
 static accel_status build(accel *ctx, const char *model, accel__model **out) {
   accel__arena arena = {0};
   accel__json_file config = {0};
-  accel__registry *registry;
   const accel__registry_model *entry;
   char *directory = NULL, *text = NULL;
-  accel_status status = ACCEL_OK;
   *out = NULL;
-  if (accel__find_model(model, &arena, &directory) == ACCEL_OK) {
+  accel_status status = accel__locate(ctx, model, &arena, &directory, &entry);
+  if (status == ACCEL_OK) {
     accel__sentence_modules modules;
     ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
     ACCEL_GOTO(accel__json_read(accel__path_join(&arena, modules.transformer, "config.json"), 0, &config));
   } else {
-    ACCEL_GOTO(accel__context_registry(ctx, &registry));
-    ACCEL_GOTO(accel__registry_lookup(registry, model, &entry));
-    if (!entry->config) ACCEL_GOTO(accel__fail(ACCEL_ERROR_NOT_FOUND, "no local files and no configuration in the registry"));
+    if (!entry || !entry->config) ACCEL_GOTO(accel__fail(ACCEL_ERROR_NOT_FOUND, "no local files and no configuration in the registry"));
     text = cJSON_PrintUnformatted(entry->config);
     if (!text) ACCEL_GOTO(accel__no_memory(0));
     ACCEL_GOTO(accel__json_parse(text, strlen(text), model, &config));

@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/text.h"
+#include "dispatch/locate.h"
 #include "dispatch/queue.h"
 #include "tasks/processor.h"
 
@@ -29,15 +30,14 @@ static accel_status read_config(accel_endpoint *ep, const accel__registry_model 
   return status;
 }
 
-static accel_status find_directory(accel_endpoint *ep, const char *model, bool random) {
-  char *directory = NULL;
-  accel_status status = accel__find_model(model, &ep->arena, &directory);
+/* Directory and registry entry; without local files, random weights make do with the registry's shape. */
+static accel_status find_model(accel_endpoint *ep, const char *model, bool random, const accel__registry_model **entry) {
+  char *directory;
+  accel_status status = accel__locate(ep->ctx, model, &ep->arena, &directory, entry);
   ep->directory = directory;
-  if (status == ACCEL_ERROR_NOT_FOUND && random) {
-    accel__clear_error();
-    return ACCEL_OK; /* the registry knows its shape */
-  }
-  return status;
+  if (status != ACCEL_ERROR_NOT_FOUND || !random) return status;
+  accel__clear_error();
+  return ACCEL_OK;
 }
 
 /* The checkpoint of the transformer, and those of Dense modules under their prefixes. */
@@ -48,18 +48,6 @@ static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modul
     ACCEL_TRY(accel__checkpoint_open(modules->dense_directory[i], &dense));
     ACCEL_TRY(accel__checkpoint_join(ep->checkpoint, &dense, modules->dense_prefix[i]));
   }
-  return ACCEL_OK;
-}
-
-/* NULL entry: not in the registry and underivable; that is no obstacle to running. */
-static accel_status find_entry(accel_endpoint *ep, const char *model, const accel__registry_model **entry) {
-  accel__registry *registry;
-  *entry = NULL;
-  ACCEL_TRY(accel__context_registry(ep->ctx, &registry));
-  accel_status status = accel__registry_lookup(registry, model, entry);
-  if (status == ACCEL_ERROR_UNKNOWN_MODEL && ep->directory) status = accel__registry_lookup(registry, ep->directory, entry);
-  if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
-  accel__clear_error(); /* what else there is to say of a directory, its own config.json says better */
   return ACCEL_OK;
 }
 
@@ -107,8 +95,7 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, const acce
   accel__sentence_modules modules = {.include_prompt = true};
   bool random = params->random_weights != 0;
   ep->seed = params->seed;
-  ACCEL_TRY(find_directory(ep, model, random));
-  ACCEL_TRY(find_entry(ep, model, &entry));
+  ACCEL_TRY(find_model(ep, model, random, &entry));
   if (ep->directory) ACCEL_TRY(accel__read_sentence_modules(ep->directory, &ep->arena, &modules));
   ACCEL_TRY(read_config(ep, entry, modules.transformer));
   if (!random) ACCEL_TRY(open_weights(ep, &modules));
