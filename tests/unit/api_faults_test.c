@@ -22,18 +22,19 @@ static accel_status open_run_close(accel *ctx) {
   return status;
 }
 
-/* Passages 1, 2, 3 ... of a point until none is left. */
-static unsigned refuse_each(const char *point, accel_status expected_1, accel_status expected_2, unsigned step) {
-  unsigned failures = 0;
+/* Passages 1, 2, 3 ... of a point until none is left (some failures are no failure of the call: a cache that could not be kept, say). */
+static unsigned refuse_each(const char *point, accel_status expected_1, accel_status expected_2) {
+  unsigned failures = 0, went_through = 0;
   accel *ctx = test_context();
   assert_ok(open_run_close(ctx)); /* what a context makes once is there */
-  for (unsigned n = 1; n < 20000; n += step) {
+  for (unsigned n = 1; went_through < 30; n++) {
     char spec[64];
     snprintf(spec, sizeof spec, "%s:%u", point, n);
     accel__fault_arm(spec);
     accel_status status = open_run_close(ctx);
     accel__fault_arm(NULL);
-    if (status == ACCEL_OK) break;
+    went_through = status == ACCEL_OK ? went_through + 1 : 0;
+    if (status == ACCEL_OK) continue;
     if (status != expected_1 && status != expected_2) fail_msg("%s: %s: %s", spec, accel_status_name(status), accel_last_error());
     assert_true(accel_last_error()[0] != 0);
     failures++;
@@ -45,18 +46,18 @@ static unsigned refuse_each(const char *point, accel_status expected_1, accel_st
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  unsigned failures = refuse_each("allocation", ACCEL_ERROR_OUT_OF_MEMORY, ACCEL_ERROR_OUT_OF_MEMORY, 1);
+  unsigned failures = refuse_each("allocation", ACCEL_ERROR_OUT_OF_MEMORY, ACCEL_ERROR_OUT_OF_MEMORY);
   assert_true(failures > 20);
 }
 
 static void a_file_may_be_short(void **state) {
   (void)state;
-  assert_true(refuse_each("short_file", ACCEL_ERROR_FORMAT, ACCEL_ERROR_FORMAT, 1) > 1);
+  assert_true(refuse_each("short_file", ACCEL_ERROR_FORMAT, ACCEL_ERROR_FORMAT) > 1);
 }
 
 static void the_device_may_be_lost(void **state) {
   (void)state;
-  assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE, 1) >= 1);
+  assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE) >= 1);
 }
 
 int main(void) {
