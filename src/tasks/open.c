@@ -55,8 +55,7 @@ static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modul
 
 static accel_status build_model(accel_endpoint *ep, const accel_init_params *params, const accel__sentence_modules *modules) {
   static const accel__embed_head no_head;
-  bool embeds = params->task && !strcmp(params->task, "feature-extraction");
-  /* any head, an empty one too, asks for the base class, as AutoModel does */
+  bool embeds = params->task && !strcmp(params->task, "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
   accel__model_request request = {.config = &ep->config, .checkpoint = ep->checkpoint, .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head : embeds ? &no_head : NULL};
   return accel__model_build(&request, &ep->model);
@@ -90,13 +89,30 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params, c
   return ACCEL_OK;
 }
 
-static accel_status open_steps(accel_endpoint *ep, const char *model, const accel_init_params *params) {
+/* The task by any alias, as transformers names it. */
+static accel_status canonical_task(accel_init_params *params) {
+  if (!params->task) return ACCEL_OK;
+  const char *name = accel__registry_task_name(params->task);
+  if (!name) return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown task '%s'; such as feature-extraction, text-classification, fill-mask", params->task);
+  params->task = name;
+  return ACCEL_OK;
+}
+
+/* modules.json is for embeddings; another task that is named takes the directory as transformers' pipelines do. */
+static accel_status read_modules(accel_endpoint *ep, const accel_init_params *params, accel__sentence_modules *modules) {
+  *modules = (accel__sentence_modules){.include_prompt = true, .transformer = ep->directory};
+  if (!ep->directory || (params->task && strcmp(params->task, "feature-extraction"))) return ACCEL_OK;
+  return accel__read_sentence_modules(ep->directory, &ep->arena, modules);
+}
+
+static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params) {
   const accel__registry_model *entry;
-  accel__sentence_modules modules = {.include_prompt = true};
+  accel__sentence_modules modules;
   bool random = params->random_weights != 0;
   ep->seed = params->seed;
+  ACCEL_TRY(canonical_task(params));
   ACCEL_TRY(find_model(ep, model, random, &entry));
-  if (ep->directory) ACCEL_TRY(accel__read_sentence_modules(ep->directory, &ep->arena, &modules));
+  ACCEL_TRY(read_modules(ep, params, &modules));
   ACCEL_TRY(read_config(ep, entry, modules.transformer));
   if (!random) ACCEL_TRY(open_weights(ep, &modules));
   ACCEL_TRY(build_model(ep, params, &modules));
@@ -115,7 +131,8 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
   if (!ep) return accel__no_memory(sizeof *ep);
   ep->ctx = ctx;
   ep->name = accel__arena_string(&ep->arena, model);
-  accel_status status = ep->name ? open_steps(ep, model, params) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_init_params mine = *params;
+  accel_status status = ep->name ? open_steps(ep, model, &mine) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status != ACCEL_OK) {
     accel__endpoint_free(ep);
     return status;

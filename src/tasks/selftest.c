@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "core/text.h"
+#include "dispatch/locate.h"
 #include "dispatch/pack.h"
 #include "tasks/compare.h"
 #include "tasks/open.h"
@@ -221,7 +222,7 @@ static accel_status find(grid *g) {
   char *directory;
   accel__registry *registry;
   const accel__registry_model *entry;
-  accel_status found = accel__find_model(g->model, g->arena, &directory);
+  accel_status found = accel__locate(g->ctx, g->model, g->arena, &directory, NULL);
   if (found != ACCEL_OK && found != ACCEL_ERROR_NOT_FOUND) return found;
   g->random = found != ACCEL_OK;
   g->listed_as = g->model;

@@ -172,6 +172,11 @@ class Refusals(unittest.TestCase):
         self.refused(3, "text-classification", "qa", "classify_many", "who?", "me")
         self.refused(3, "fill-mask", "classify", "fill_bpe", "text")
 
+    def test_the_task_chooses_the_class(self):
+        """A sentence-transformers directory whose checkpoint has a head for masks does both."""
+        (filled,) = run_task("fill-mask", os.path.join(TASKS, "st_of_mlm"), ["the [MASK] fox"], ["--device", "reference"])
+        self.assertEqual(len(filled["fills"]), 5)
+
     def test_arguments(self):
         self.refused(2, "no mask token", "fill-mask", "fill_bpe", "nothing to fill")
         self.refused(2, "context 0 is empty", "qa", "qa_bpe", "who?", "")
