@@ -1,6 +1,7 @@
 /* cpu.h - what the files of the CPU plugin share.
  *
  * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and kernel tables
+ * blas.c     OpenBLAS for processors without kernels of ours
  * weights.c  packing at init                 launch.c   op -> function, shared splitting    linear.c matmul.c attention.c rows.c   one family of ops each
  * kernels/   what runs on one core: kernels.def lists them, kernels.h says what they compute
  */
@@ -31,10 +32,15 @@ typedef struct cpu_weight {
   float *copy;     /* of a mapping that is not aligned */
 } cpu_weight;
 
+/* cblas_sgemm */
+typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
+                          float beta, float *c, int ldc);
+
 /* An endpoint's private part; immutable after open. */
 typedef struct cpu_self {
   const accel_plugin_program *program;
   cpu_kernels kernels;
+  cpu_sgemm_fn *sgemm;  /* OpenBLAS runs the linear nodes it takes; NULL: our kernels do */
   cpu_weight *weight;   /* [n_weight] */
   cpu_linear *linear;
   uint32_t n_linear;
@@ -71,6 +77,11 @@ static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return al
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+bool cpu_blas_wanted(cpu_isa isa);
+cpu_sgemm_fn *cpu_blas_open(void); /* NULL: not installed */
+bool cpu_blas_takes(const accel_plugin_node *node);
+int32_t cpu_launch_blas(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_blas_workspace(const kit_launch *shapes);
 int32_t cpu_launch_matmul(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_matmul_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_norm(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

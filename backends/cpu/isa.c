@@ -49,6 +49,7 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   const char *wanted = getenv("ACCEL_ISA");
   if (refused && size) refused[0] = 0;
   if (!wanted || !*wanted) return list[0];
+  if (!strcmp(wanted, "openblas")) return CPU_ISA_SCALAR; /* blas.c */
   for (int i = 0; i < n; i++)
     if (!strcmp(wanted, cpu_isa_name(list[i]))) return list[i];
   if (refused)

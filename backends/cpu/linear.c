@@ -40,6 +40,7 @@ static void split(job *j, const kit_launch *l) {
 
 int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *residual = &l->in[3], *out = &l->out[0];
+  if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
   if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
   const cpu_linear *w = &s->linear[s->linear_of[l->index]];
   const float *bias = kit_f32(&l->in[2]);

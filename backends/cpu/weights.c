@@ -50,7 +50,7 @@ static int32_t plan(cpu_self *s, accel_plugin_error *error) {
   if (!s->weight || !s->linear || !s->linear_of) return kit_no_memory(error, p->n_node * sizeof *s->linear);
   for (uint32_t i = 0; i < p->n_node; i++) {
     cpu_linear l;
-    bool packed = describe(p, &p->node[i], &l);
+    bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
     s->linear_of[i] = -1;
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
       if (!packed || (k != 1 && k != 4)) {
@@ -260,6 +260,9 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   *self = s;
   s->program = open->program;
   cpu_kernels_of(isa, &s->kernels);
+  if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
+  if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
   return load(s, host, error);
 }
 

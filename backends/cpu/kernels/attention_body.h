@@ -40,6 +40,7 @@ typedef struct block {
   float *k, *v, *score, *position, *key_side; /* in the workspace */
   int64_t lds;
   int64_t row, rows, low, high; /* query rows; keys that any of them sees */
+  int plain;
 } block;
 
 /* First and one past the last key of row i when positions are row numbers. */
@@ -66,18 +67,18 @@ static void add_disentangled(const block *b, int64_t i, float *s, int64_t low, i
     for (int64_t j = low; j < high; j++) s[j] += a->scale * b->key_side[j * a->relative_columns + index[-j] - first];
 }
 
-/* Scores to exponentials, zero outside [low, high); answers 1 / their sum, 0 when nothing is seen. */
-static float weigh(const block *b, int64_t i) {
+/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the exponential. */
+static int is_plain(const cpu_attention *a) {
+  return !(a->softcap > 0) && !a->bias && !a->relative && !a->key_position && !a->relative_row && !a->mask && a->scale > 0;
+}
+
+/* Everything that changes the scores s of row i after the product. */
+static void adjust(const block *b, int64_t i, float *s, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
-  float *s = b->score + (i - b->row) * b->lds;
-  int64_t low, high;
-  span_of(a, i, &low, &high);
-  const int64_t from = low / V * V, to = round_up(high, V);
   const vf scale = v_set(a->scale), hidden = v_set(-INFINITY);
   const float *dense = a->bias ? a->bias + i * a->bias_row : NULL;
   const float *relative = a->relative ? a->relative + a->relative_origin - i : NULL;
-  vf most = v_set(a->sink);
-  for (int64_t j = from; j < to; j += V) {
+  for (int64_t j = low / V * V; j < high; j += V) {
     vf x = v_mul(v_load(s + j), scale);
     if (a->softcap > 0) x = v_mul(v_set(a->softcap), v_tanh(v_div(x, v_set(a->softcap))));
     if (dense) x = v_add(x, a->bias_column ? v_loadn(dense + j, a->keys - j) : v_set(*dense));
@@ -89,26 +90,35 @@ static float weigh(const block *b, int64_t i) {
       if (a->right >= 0) x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
     }
     v_store(s + j, x);
-    most = v_max(x, most); /* never NaN; again below when the row is changed further */
   }
-  for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
-  for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
   if (a->relative_row) add_disentangled(b, i, s, low, high);
   if (a->mask)
     for (int64_t j = low; j < high; j++) s[j] = a->mask[j] ? s[j] : -INFINITY;
-  if (from < low || high < to || a->relative_row || a->mask) {
-    most = v_set(a->sink);
-    for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most);
-  }
-  const float top = v_largest(most);
-  memset(s + b->low, 0, (size_t)(from > b->low ? from - b->low : 0) * sizeof *s);
-  vf shift = v_set(top == -INFINITY ? 0.0f : top), sum = v_zero();
+}
+
+/* Scores to exponentials, zero outside [low, high); answers 1 / their sum, 0 when nothing is seen. */
+static float weigh(const block *b, int64_t i) {
+  const cpu_attention *a = b->a;
+  float *s = b->score + (i - b->row) * b->lds, scale = 1.0f;
+  int64_t low, high;
+  span_of(a, i, &low, &high);
+  const int64_t from = low / V * V, to = round_up(high, V);
+  if (b->plain) scale = a->scale;
+  else adjust(b, i, s, low, high);
+  for (int64_t j = b->low; j < from; j++) s[j] = 0.0f;
+  for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
+  for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
+  for (int64_t j = to; j < b->high; j++) s[j] = 0.0f;
+  vf most = v_set(-INFINITY), sum = v_zero();
+  for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most); /* never NaN */
+  float top = v_largest(most) * scale;
+  if (a->sink > top) top = a->sink;
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top), factor = v_set(scale);
   for (int64_t j = from; j < to; j += V) {
-    vf e = v_exp_negative(v_sub(v_load(s + j), shift));
+    vf e = v_exp_negative(v_fma(v_load(s + j), factor, shift));
     v_store(s + j, e);
     sum = v_add(sum, e);
   }
-  if (to < b->high) memset(s + to, 0, (size_t)(b->high - to) * sizeof *s);
   float total = v_sum(sum);
   if (a->sink > -INFINITY) total += expf(a->sink - top);
   return total == 0.0f ? 0.0f : 1.0f / total; /* NaN where a score was */
@@ -159,7 +169,7 @@ static void run_block(block *b) {
 
 void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const cpu_attention_plan plan = cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a, .k = workspace, .lds = plan.keys};
+  block b = {.a = a, .k = workspace, .lds = plan.keys, .plain = is_plain(a)};
   if (a->keys < 1) {
     for (; row < row_end; row++) {
       memset(a->y + row * a->ldy, 0, (size_t)a->dv * sizeof(float));
