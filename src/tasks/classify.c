@@ -21,14 +21,20 @@ typedef struct classify_job {
 static accel_status choose_function(const accel_endpoint *ep, const char *name, score_function *out) {
   const char *problem = ep->model->problem_type;
   if (!name) {
-    if (problem && !strcmp(problem, "regression")) *out = NONE;
-    else *out = (problem && !strcmp(problem, "multi_label_classification")) || ep->model->num_labels == 1 ? SIGMOID : SOFTMAX;
+    if (problem && !strcmp(problem, "regression"))
+      *out = NONE;
+    else
+      *out = (problem && !strcmp(problem, "multi_label_classification")) || ep->model->num_labels == 1 ? SIGMOID : SOFTMAX;
     return ACCEL_OK;
   }
-  if (!strcmp(name, "softmax")) *out = SOFTMAX;
-  else if (!strcmp(name, "sigmoid")) *out = SIGMOID;
-  else if (!strcmp(name, "none")) *out = NONE;
-  else return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: softmax sigmoid none", name);
+  if (!strcmp(name, "softmax"))
+    *out = SOFTMAX;
+  else if (!strcmp(name, "sigmoid"))
+    *out = SIGMOID;
+  else if (!strcmp(name, "none"))
+    *out = NONE;
+  else
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: softmax sigmoid none", name);
   return ACCEL_OK;
 }
 
@@ -60,8 +66,8 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
   return ACCEL_OK;
 }
 
-accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n, const accel_classify_params *params,
-                             accel_classifications **out) {
+accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n,
+                             const accel_classify_params *params, accel_classifications **out) {
   accel_status status = ACCEL_OK;
   accel_classifications *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
@@ -76,7 +82,9 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   job.count = accel__arena_array(job.arena, n, sizeof *job.count);
   job.score = accel__arena_array(job.arena, n, sizeof *job.score);
   if (!job.count || !job.score) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-  accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(ep)->max_length};
   ACCEL_GOTO(accel__encode_texts(ep, texts, pairs, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));

@@ -17,9 +17,10 @@ typedef struct host_dense {
 typedef struct embed_plan {
   bool in_program; /* the program's own head: entry "embed" */
   bool per_token;
-  bool normalize;  /* on the host */
-  uint32_t skip;   /* prompt tokens left out of pooling */
-  /* the head on the host, for what the program's own cannot do: another pooling, no normalisation, a prompt that is left out */
+  bool normalize; /* on the host */
+  uint32_t skip;  /* prompt tokens left out of pooling */
+  /* the head on the host, for what the program's own cannot do: another pooling, no normalisation, a prompt that is left out
+   */
   accel__pooling pooling[6];
   uint32_t n_pooling;
   const host_dense *dense;
@@ -56,7 +57,8 @@ static accel_status choose_prompt(const accel_endpoint *ep, const accel_embed_pa
 }
 
 /* The texts with the prompt in front; the originals when there is none. */
-static accel_status prepend(const char *prompt, const char *const *texts, uint32_t n, accel__arena *arena, const char *const **out) {
+static accel_status prepend(const char *prompt, const char *const *texts, uint32_t n, accel__arena *arena,
+                            const char *const **out) {
   *out = texts;
   if (!prompt || !*prompt) return ACCEL_OK;
   const char **made = accel__arena_array(arena, n, sizeof *made);
@@ -70,7 +72,8 @@ static accel_status prepend(const char *prompt, const char *const *texts, uint32
 }
 
 /* Tokens of the prompt alone as sentence-transformers counts them: with special tokens, but for one at the end. */
-static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, const accel__encode_options *how, uint32_t *skip) {
+static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, const accel__encode_options *how,
+                                 uint32_t *skip) {
   const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
   accel__encoding enc = {0};
   ACCEL_TRY(accel__encode(tok, prompt, strlen(prompt), NULL, 0, how, &enc));
@@ -83,20 +86,27 @@ static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, c
 /* ---- the plan ---- */
 
 /* The Dense layers' weights as fp32. */
-static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head, accel__arena *arena, embed_plan *plan) {
+static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head, accel__arena *arena,
+                               embed_plan *plan) {
   host_dense *list = accel__arena_array(arena, head->n_dense, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (head->n_dense && !ep->checkpoint)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: with random weights its Dense layers only work with its own pooling and normalisation", ep->name);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: with random weights its Dense layers only work with its own pooling and normalisation",
+                       ep->name);
   for (uint32_t i = 0; i < head->n_dense; i++) {
     const accel__dense *d = &head->dense[i];
-    const accel__tensor_info *weight = accel__checkpoint_find(ep->checkpoint, d->weight), *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name) : NULL;
-    list[i] = (host_dense){.layer = d, .weight = accel__arena_array(arena, (size_t)(d->in * d->out), sizeof(float)),
+    const accel__tensor_info *weight = accel__checkpoint_find(ep->checkpoint, d->weight),
+                             *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name) : NULL;
+    list[i] = (host_dense){.layer = d,
+                           .weight = accel__arena_array(arena, (size_t)(d->in * d->out), sizeof(float)),
                            .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
     if (!list[i].weight || (d->bias && !list[i].bias)) return ACCEL_ERROR_OUT_OF_MEMORY;
     /* the program has been built from these tensors: they are there, and of this size */
-    if (!weight || weight->elements != (uint64_t)(d->in * d->out) || (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
-      return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name, d->weight);
+    if (!weight || weight->elements != (uint64_t)(d->in * d->out) ||
+        (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
+      return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name,
+                         d->weight);
     ACCEL_TRY(accel__tensor_to_f32(weight, 0, weight->elements, list[i].weight));
     if (bias) ACCEL_TRY(accel__tensor_to_f32(bias, 0, bias->elements, list[i].bias));
     if (plan->widest < (uint32_t)d->out) plan->widest = (uint32_t)d->out;
@@ -108,14 +118,16 @@ static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head
 }
 
 /* The head on the host: the model's own, or one pooling in its place. */
-static accel_status plan_host(const accel_endpoint *ep, const accel__embed_head *head, int asked, accel__arena *arena, embed_plan *plan) {
+static accel_status plan_host(const accel_endpoint *ep, const accel__embed_head *head, int asked, accel__arena *arena,
+                              embed_plan *plan) {
   bool own = asked < 0;
   plan->n_pooling = own ? head->n_pooling : 1;
   for (uint32_t i = 0; i < plan->n_pooling; i++) plan->pooling[i] = own ? head->pooling[i] : (accel__pooling)asked;
   plan->dim = plan->widest = plan->hidden * plan->n_pooling;
   if (own) return load_dense(ep, head, arena, plan);
   if (!head->n_dense) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its Dense layers belong to its own pooling, no other can be asked for", ep->name);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its Dense layers belong to its own pooling, no other can be asked for",
+                     ep->name);
 }
 
 /* The width of what the program's own head gives. */
@@ -125,12 +137,15 @@ static uint32_t program_dim(const accel_endpoint *ep) {
   return (uint32_t)p->dim[out->dim[1]].c;
 }
 
-static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena, embed_plan *plan) {
+static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
+                              embed_plan *plan) {
   const accel__embed_head *head = &accel__processor_for(ep)->modules.head;
   bool own = head->n_pooling > 0;
   int asked = params->pooling ? accel__pooling_by_name(params->pooling) : own ? -1 : ACCEL__POOL_NONE;
   if (params->pooling && asked < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens weightedmean lasttoken none", params->pooling);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "unknown pooling '%s'; known: mean cls max mean_sqrt_len_tokens weightedmean lasttoken none",
+                       params->pooling);
   if (own && head->n_pooling == 1 && asked == (int)head->pooling[0]) asked = -1; /* what it does anyway */
   plan->hidden = (uint32_t)ep->model->hidden_size;
   plan->per_token = asked == ACCEL__POOL_NONE;
@@ -152,7 +167,8 @@ static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t
   const embed_plan *plan = job->plan;
   float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work, *y = work + plan->widest;
   if (!work) return accel__no_memory(plan->widest * sizeof *work);
-  for (uint32_t i = 0; i < plan->n_pooling; i++) accel__pool_rows(plan->pooling[i], rows, tokens, plan->skip, plan->hidden, x + (size_t)i * plan->hidden);
+  for (uint32_t i = 0; i < plan->n_pooling; i++)
+    accel__pool_rows(plan->pooling[i], rows, tokens, plan->skip, plan->hidden, x + (size_t)i * plan->hidden);
   for (uint32_t i = 0; i < plan->n_dense; i++) {
     const host_dense *d = &plan->dense[i];
     accel__dense_row(d->layer, d->weight, d->bias, x, y);
@@ -171,9 +187,12 @@ static accel_status take_piece(void *user, const accel__piece_result *r) {
   const uint64_t first = job->result->row_start[r->index], rows = job->result->row_start[r->index + 1] - first;
   float *to = job->data + first * dim;
   const float *from = r->results[0].data;
-  if (job->plan->in_program) memcpy(to, from + (size_t)r->item * dim, dim * sizeof *to);
-  else if (job->plan->per_token) memcpy(to, from + r->row * dim, rows * dim * sizeof *to);
-  else ACCEL_TRY(pool_piece(job, from + r->row * job->plan->hidden, r->tokens, to));
+  if (job->plan->in_program)
+    memcpy(to, from + (size_t)r->item * dim, dim * sizeof *to);
+  else if (job->plan->per_token)
+    memcpy(to, from + r->row * dim, rows * dim * sizeof *to);
+  else
+    ACCEL_TRY(pool_piece(job, from + r->row * job->plan->hidden, r->tokens, to));
   for (uint64_t i = 0; job->plan->normalize && i < rows; i++) accel__normalize_row(to + i * dim, dim);
   return ACCEL_OK;
 }
@@ -187,7 +206,8 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
   for (uint32_t i = 0; i < n; i++) {
     if (!enc[i].n) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u gives no tokens", i);
     if (!plan->per_token && plan->skip >= enc[i].n)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u: the prompt fills all of its %zu tokens and leaves nothing to pool", i, enc[i].n);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u: the prompt fills all of its %zu tokens and leaves nothing to pool",
+                         i, enc[i].n);
     start[i + 1] = start[i] + (plan->per_token ? enc[i].n : 1);
     result->tokens += enc[i].n;
     result->truncated += enc[i].pieces > 1;
@@ -201,7 +221,8 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
   return ACCEL_OK;
 }
 
-static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan, const accel__piece *pieces, uint32_t n, embed_job *job) {
+static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan, const accel__piece *pieces, uint32_t n,
+                              embed_job *job) {
   uint32_t output = 0;
   if (!plan->in_program) {
     accel_status status = accel__output_index(ep, "last_hidden_state", &output);
@@ -210,19 +231,23 @@ static accel_status run_embed(accel_endpoint *ep, const embed_plan *plan, const 
   return accel__run_pieces(ep, plan->in_program ? "embed" : "forward", &output, 1, pieces, n, "embedding", take_piece, job);
 }
 
-accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_embed_params *params, accel_embeddings **out) {
+accel_status accel__embed(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_embed_params *params,
+                          accel_embeddings **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   embed_plan plan = {0};
   const char *prompt = NULL;
-  accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(ep)->max_length};
   accel_embeddings *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
   accel__piece_list pieces;
   if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "feature-extraction"));
   ACCEL_GOTO(choose_prompt(ep, params, &prompt));
-  if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt) ACCEL_GOTO(count_prompt(ep, prompt, &how, &plan.skip));
+  if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt)
+    ACCEL_GOTO(count_prompt(ep, prompt, &how, &plan.skip));
   ACCEL_GOTO(make_plan(ep, params, &scratch, &plan));
   ACCEL_GOTO(prepend(prompt, texts, n, &scratch, &texts));
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));

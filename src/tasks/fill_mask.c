@@ -24,7 +24,9 @@ typedef struct fill_job {
 
 /* ---- targets ---- */
 
-static int ascending(const void *a, const void *b) { return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b; }
+static int ascending(const void *a, const void *b) {
+  return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
+}
 
 /* A target's id: itself in the vocabulary, else the first token it gives. */
 static accel_status target_id(const accel__tokenizer *tok, const char *target, int32_t *id) {
@@ -62,7 +64,8 @@ static accel_status decode(const fill_job *job, const int32_t *ids, size_t n, bo
   accel__buffer b = {0};
   accel__buffer_text(&b, "");
   accel_status status = accel__decode(tok, ids, n, skip_special, accel__tokenizer_describe(tok)->clean_up, &b);
-  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n))) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n)))
+    status = ACCEL_ERROR_OUT_OF_MEMORY;
   accel__buffer_free(&b);
   return status;
 }
@@ -128,7 +131,8 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
 }
 
 /* Every mask token of every text; a text without one is an error. */
-static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, uint32_t n, accel__arena *arena, const mask_place **out, uint32_t *count) {
+static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, uint32_t n, accel__arena *arena,
+                               const mask_place **out, uint32_t *count) {
   const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
   int32_t mask = accel__tokenizer_describe(tok)->mask;
   size_t tokens = 0;
@@ -141,13 +145,15 @@ static accel_status find_masks(accel_endpoint *ep, const accel__encoding *enc, u
     uint32_t before = *count;
     for (uint32_t t = 0; t < enc[i].n; t++)
       if (enc[i].ids[t] == mask) list[(*count)++] = (mask_place){.text = i, .position = t};
-    if (*count == before) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u has no mask token (%s)", i, accel__id_to_token(tok, mask, NULL));
+    if (*count == before)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u has no mask token (%s)", i, accel__id_to_token(tok, mask, NULL));
   }
   *out = list;
   return ACCEL_OK;
 }
 
-accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out) {
+accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_fill_params *params,
+                              accel_fills **out) {
   accel_status status = ACCEL_OK;
   accel_fills *result = accel__task_result(sizeof *result);
   accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
@@ -158,10 +164,13 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "fill-mask"));
   job.arena = accel__task_arena(result);
-  accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(ep)->max_length};
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   ACCEL_GOTO(find_masks(ep, enc, n, job.arena, &job.mask, &job.n));
-  if (params->targets && params->targets->n) ACCEL_GOTO(read_targets(accel__processor_for(ep)->tokenizer, params->targets, &job));
+  if (params->targets && params->targets->n)
+    ACCEL_GOTO(read_targets(accel__processor_for(ep)->tokenizer, params->targets, &job));
   uint32_t most = job.target ? job.n_target : (uint32_t)ep->model->vocab_size;
   if (job.top_k > most) job.top_k = most;
   job.text = accel__arena_array(job.arena, job.n, sizeof *job.text);

@@ -18,7 +18,8 @@ static void write_listed(const accel__registry_model *entry, accel__buffer *b) {
   for (uint32_t h = 0; h < accel__hardware_count; h++) {
     accel__buffer_printf(b, "%s\"%s\":{", h ? "," : "", accel__hardware_names[h]);
     for (uint32_t p = 0; p < accel__precision_count; p++)
-      accel__buffer_printf(b, "%s\"%s\":%s", p ? "," : "", accel__precision_names[p], entry->hardware >> h & entry->precision[h] >> p & 1 ? "true" : "false");
+      accel__buffer_printf(b, "%s\"%s\":%s", p ? "," : "", accel__precision_names[p],
+                           entry->hardware >> h & entry->precision[h] >> p & 1 ? "true" : "false");
     accel__buffer_text(b, "}");
   }
   accel__buffer_text(b, "}");
@@ -39,7 +40,8 @@ static accel_status build(accel *ctx, const char *model, accel__model **out) {
     ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
     ACCEL_GOTO(accel__json_read(accel__path_join(&arena, modules.transformer, "config.json"), 0, &config));
   } else {
-    if (!entry || !entry->config) ACCEL_GOTO(accel__fail(ACCEL_ERROR_NOT_FOUND, "no local files and no configuration in the registry"));
+    if (!entry || !entry->config)
+      ACCEL_GOTO(accel__fail(ACCEL_ERROR_NOT_FOUND, "no local files and no configuration in the registry"));
     text = cJSON_PrintUnformatted(entry->config);
     if (!text) ACCEL_GOTO(accel__no_memory(0));
     ACCEL_GOTO(accel__json_parse(text, strlen(text), model, &config));
@@ -60,7 +62,8 @@ static void write_answer(const char *answer, const char *why, accel__buffer *b) 
 }
 
 /* The weakest of the entries' answers; a precision the weights' source cannot make is a no, too. */
-static accel_status ask(const accel__device *device, const accel_plugin_program *p, const char *precision, accel__buffer *b) {
+static accel_status ask(const accel__device *device, const accel_plugin_program *p, const char *precision,
+                        accel__buffer *b) {
   accel__arena arena = {0};
   accel_plugin_precision how;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
@@ -72,8 +75,10 @@ static accel_status ask(const accel__device *device, const accel_plugin_program 
     int32_t rc = device->plugin->supports(device->index, p, &how, verdict, &error), answer = ACCEL_PLUGIN_NATIVE;
     const char *why = rc ? error.message : "";
     for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
-      if (verdict[i].answer == ACCEL_PLUGIN_NO) answer = ACCEL_PLUGIN_NO, why = verdict[i].why;
-      else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && answer == ACCEL_PLUGIN_NATIVE) answer = ACCEL_PLUGIN_EMULATED, why = verdict[i].why;
+      if (verdict[i].answer == ACCEL_PLUGIN_NO)
+        answer = ACCEL_PLUGIN_NO, why = verdict[i].why;
+      else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && answer == ACCEL_PLUGIN_NATIVE)
+        answer = ACCEL_PLUGIN_EMULATED, why = verdict[i].why;
     }
     write_answer(rc || answer == ACCEL_PLUGIN_NO ? "no" : answer == ACCEL_PLUGIN_NATIVE ? "native" : "emulated", why, b);
   }
@@ -106,7 +111,8 @@ static accel_status write_capable(accel *ctx, const accel__choice *devices, cons
 
 /* ---- the table ---- */
 
-static accel_status write_model(accel *ctx, accel__registry *registry, const accel__choice *devices, const char *model, accel__buffer *b) {
+static accel_status write_model(accel *ctx, accel__registry *registry, const accel__choice *devices, const char *model,
+                                accel__buffer *b) {
   const accel__registry_model *entry;
   accel__buffer_text(b, "{\"model\":");
   accel__buffer_json_string(b, model, strlen(model));

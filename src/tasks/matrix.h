@@ -4,7 +4,8 @@
 
 #include "dispatch/context.h"
 
-/* model NULL: every model of the registry.  {"schema":"accel.matrix/1","models":[{"model","listed":{hardware:{precision:bool}},
+/* model NULL: every model of the registry.
+ * {"schema":"accel.matrix/1","models":[{"model","listed":{hardware:{precision:bool}},
  * "capable":{device:{precision:{"answer":"native|emulated|no","why"}}} or "capable":null,"why":...}]}; malloc'd. */
 accel_status accel__matrix_json(accel *ctx, const char *model, char **json);
 

@@ -25,11 +25,13 @@ enum { N_POOLINGS = sizeof poolings / sizeof *poolings };
 /* ---- fields ---- */
 
 static accel_status not_done(const accel__json_file *file, const char *object, const char *key) {
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s%s%s' is not supported", file->name, object, *object ? "." : "", key);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s%s%s' is not supported", file->name, object, *object ? "." : "",
+                     key);
 }
 
 /* Every member of object must be one of `known`, a NULL-terminated list; empty objects and nulls say nothing. */
-static accel_status check_keys(const accel__json_file *file, const accel__json *object, const char *name, const char *const *known) {
+static accel_status check_keys(const accel__json_file *file, const accel__json *object, const char *name,
+                               const char *const *known) {
   ACCEL_JSON_EACH(item, object) {
     size_t i = 0;
     while (known[i] && strcmp(known[i], item->string)) i++;
@@ -44,7 +46,8 @@ static accel_status check_is(const accel__json_file *file, const char *key, cons
   const char *value = expected;
   ACCEL_TRY(accel__json_string(file, file->root, key, &value));
   if (!strcmp(value, expected)) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': '%s' is not supported; known: %s", file->name, key, value, expected);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s': '%s' is not supported; known: %s", file->name, key, value,
+                     expected);
 }
 
 int accel__pooling_by_name(const char *name) {
@@ -58,9 +61,12 @@ int accel__pooling_by_name(const char *name) {
 static accel_status add_pooling(const accel__json_file *file, const char *name, accel__embed_head *head) {
   int mode = name ? accel__pooling_by_name(name) : -1;
   if (mode <= ACCEL__POOL_NONE)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: pooling_mode '%s' is not supported; known: cls max mean mean_sqrt_len_tokens weightedmean lasttoken",
-                       file->name, name ? name : "?");
-  if (head->n_pooling == N_POOLINGS) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d pooling modes", file->name, N_POOLINGS);
+    return accel__fail(
+        ACCEL_ERROR_UNSUPPORTED,
+        "%s: pooling_mode '%s' is not supported; known: cls max mean mean_sqrt_len_tokens weightedmean lasttoken",
+        file->name, name ? name : "?");
+  if (head->n_pooling == N_POOLINGS)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d pooling modes", file->name, N_POOLINGS);
   head->pooling[head->n_pooling++] = (accel__pooling)mode;
   return ACCEL_OK;
 }
@@ -107,17 +113,20 @@ static accel_status dense_activation(const accel__json_file *file, int *act) {
   static const struct {
     const char *name;
     int act;
-  } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH}, {"Identity", ACCEL_PLUGIN_ACT_NONE}, {"ReLU", ACCEL_PLUGIN_ACT_RELU}, {"GELU", ACCEL_PLUGIN_ACT_GELU},
-               {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
+  } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH}, {"Identity", ACCEL_PLUGIN_ACT_NONE},   {"ReLU", ACCEL_PLUGIN_ACT_RELU},
+               {"GELU", ACCEL_PLUGIN_ACT_GELU}, {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
   const char *name = "torch.nn.modules.activation.Tanh";
   ACCEL_TRY(accel__json_string(file, file->root, "activation_function", &name));
   const char *last = strrchr(name, '.') ? strrchr(name, '.') + 1 : name;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(known[i].name, last)) return *act = known[i].act, ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU", file->name, name);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU",
+                     file->name, name);
 }
 
-static accel_status read_dense(const char *directory, const char *path, accel__arena *arena, accel__dense *list, accel__sentence_modules *out) {
+static accel_status read_dense(const char *directory, const char *path, accel__arena *arena, accel__dense *list,
+                               accel__sentence_modules *out) {
   accel__json_file file = {0};
   char *config = accel__path_join(arena, directory, "config.json");
   uint32_t i = out->head.n_dense;
@@ -166,26 +175,43 @@ static accel_status read_normalize(const char *directory, accel__arena *arena, a
 
 /* What is passed on to transformers' loaders: only what changes no number, or is read here. */
 static accel_status read_arguments(const accel__json_file *file, accel__sentence_modules *out) {
-  static const char *const model[] = {"trust_remote_code", "torch_dtype", "dtype", "attn_implementation", "add_pooling_layer", "low_cpu_mem_usage", NULL};
+  static const char *const model[] = {"trust_remote_code", "torch_dtype",       "dtype", "attn_implementation",
+                                      "add_pooling_layer", "low_cpu_mem_usage", NULL};
   static const char *const tokenizer[] = {"trust_remote_code", "use_fast", "padding_side", "model_max_length", NULL};
   static const struct {
     const char *key;
     const char *const *known;
-  } all[] = {{"model_args", model}, {"model_kwargs", model}, {"config_args", model}, {"config_kwargs", model}, {"tokenizer_args", tokenizer}, {"processor_kwargs", tokenizer}};
+  } all[] = {{"model_args", model},    {"model_kwargs", model},       {"config_args", model},
+             {"config_kwargs", model}, {"tokenizer_args", tokenizer}, {"processor_kwargs", tokenizer}};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     const accel__json *object = NULL;
     ACCEL_TRY(accel__json_object(file, file->root, all[i].key, &object));
     ACCEL_TRY(check_keys(file, object, all[i].key, all[i].known));
-    if (all[i].known == tokenizer) ACCEL_TRY(accel__json_int(file, object, "model_max_length", 1, 1 << 24, &out->max_seq_length));
+    if (all[i].known == tokenizer)
+      ACCEL_TRY(accel__json_int(file, object, "model_max_length", 1, 1 << 24, &out->max_seq_length));
   }
   return ACCEL_OK;
 }
 
 static accel_status read_transformer_config(const accel__json_file *file, accel__sentence_modules *out) {
   /* query and document settings belong to encode_query and encode_document, which are not what is done here */
-  static const char *const known[] = {"max_seq_length", "do_lower_case", "transformer_task", "module_output_name", "modality_config", "unpad_inputs",
-                                      "query_length", "document_length", "query_expansion", "model_args", "model_kwargs", "config_args", "config_kwargs",
-                                      "tokenizer_args", "processor_kwargs", "backend", NULL};
+  static const char *const known[] = {"max_seq_length",
+                                      "do_lower_case",
+                                      "transformer_task",
+                                      "module_output_name",
+                                      "modality_config",
+                                      "unpad_inputs",
+                                      "query_length",
+                                      "document_length",
+                                      "query_expansion",
+                                      "model_args",
+                                      "model_kwargs",
+                                      "config_args",
+                                      "config_kwargs",
+                                      "tokenizer_args",
+                                      "processor_kwargs",
+                                      "backend",
+                                      NULL};
   ACCEL_TRY(check_keys(file, file->root, "", known));
   ACCEL_TRY(check_is(file, "transformer_task", "feature-extraction"));
   ACCEL_TRY(check_is(file, "module_output_name", "token_embeddings"));
@@ -227,9 +253,11 @@ static accel_status read_prompts(const char *directory, accel__arena *arena, acc
   if (!list) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_JSON_EACH(item, prompts) {
     bool none = cJSON_IsNull(item); /* stands for "" */
-    if (!none && !cJSON_IsString(item)) ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", path, item->string));
+    if (!none && !cJSON_IsString(item))
+      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", path, item->string));
     accel__prompt *p = &list[out->n_prompts++];
-    *p = (accel__prompt){.name = accel__arena_string(arena, item->string), .text = accel__arena_string(arena, none ? "" : item->valuestring)};
+    *p = (accel__prompt){.name = accel__arena_string(arena, item->string),
+                         .text = accel__arena_string(arena, none ? "" : item->valuestring)};
     if (!p->name || !p->text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   }
   out->prompts = list;
@@ -249,21 +277,25 @@ static bool stays_inside(const char *path) {
   return true;
 }
 
-static accel_status read_module(const accel__json_file *file, const accel__json *module, const char *directory, accel__arena *arena, accel__dense *dense,
-                                accel__sentence_modules *out) {
+static accel_status read_module(const accel__json_file *file, const accel__json *module, const char *directory,
+                                accel__arena *arena, accel__dense *dense, accel__sentence_modules *out) {
   const char *type = NULL, *path = "";
   ACCEL_TRY(accel__json_require(file, module, "type"));
   ACCEL_TRY(accel__json_string(file, module, "type", &type));
   ACCEL_TRY(accel__json_string(file, module, "path", &path));
-  if (!stays_inside(path)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
+  if (!stays_inside(path))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: path '%s' leaves the model's directory", file->name, path);
   const char *kind = strrchr(type, '.') ? strrchr(type, '.') + 1 : type;
   char *full = *path ? accel__path_join(arena, directory, path) : accel__arena_string(arena, directory);
   if (!full) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!accel__starts_with(type, "sentence_transformers."))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' is not one of sentence-transformers' own; code of models is never run", file->name, type);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: module type '%s' is not one of sentence-transformers' own; code of models is never run",
+                       file->name, type);
   bool is_transformer = !strcmp(kind, "Transformer");
   if (is_transformer == (out->transformer != NULL))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s': the first module, and no other, must be a Transformer", file->name, type);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: module type '%s': the first module, and no other, must be a Transformer", file->name, type);
   if (!out->head.n_pooling && (!strcmp(kind, "Dense") || !strcmp(kind, "Normalize")))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' comes before Pooling", file->name, type);
   if (is_transformer) return read_transformer(full, arena, out);
@@ -271,7 +303,9 @@ static accel_status read_module(const accel__json_file *file, const accel__json 
   if (!strcmp(kind, "Dense")) return read_dense(full, path, arena, dense, out);
   if (!strcmp(kind, "Normalize")) return read_normalize(full, arena, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name, type);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name,
+                     type);
 }
 
 accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
@@ -284,12 +318,16 @@ accel_status accel__read_sentence_modules(const char *directory, accel__arena *a
   if (!accel__file_exists(path)) return ACCEL_OK;
   ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
   out->transformer = NULL;
-  accel_status status = cJSON_IsArray(file.root) && file.root->child ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
+  accel_status status = cJSON_IsArray(file.root) && file.root->child
+                            ? ACCEL_OK
+                            : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
   bool normalized = false;
   ACCEL_JSON_EACH(module, file.root) {
     if (status != ACCEL_OK) break;
-    if (normalized) status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a module after Normalize", path);
-    else status = read_module(&file, module, directory, arena, dense, out);
+    if (normalized)
+      status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a module after Normalize", path);
+    else
+      status = read_module(&file, module, directory, arena, dense, out);
     normalized = out->head.normalize;
   }
   accel__json_free(&file);

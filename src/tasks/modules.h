@@ -1,12 +1,12 @@
-/* modules.h - sentence-transformers directories: what modules.json and the files around it say about turning hidden states into embeddings.
+/* modules.h - sentence-transformers directories: what modules.json and the files around it say about turning hidden states
+ * into embeddings.
  *
- * Read: modules.json (Transformer, Pooling, Dense, Normalize, in this order; Dropout is the identity at inference; other types are refused by
- * name, those of a model's own code too), <Transformer>/sentence_bert_config.json and its older names (max_seq_length, do_lower_case),
- * <Pooling>/config.json (all six modes, old and new spelling, include_prompt), <Dense>/config.json and its weights,
- * config_sentence_transformers.json (prompts, default_prompt_name).
- * Fields that change nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a field
- * that nobody has heard of; both name file and field.
- * Source: sentence-transformers 6.2.
+ * Read: modules.json (Transformer, Pooling, Dense, Normalize, in this order; Dropout is the identity at inference; other
+ * types are refused by name, those of a model's own code too), <Transformer>/sentence_bert_config.json and its older names
+ * (max_seq_length, do_lower_case), <Pooling>/config.json (all six modes, old and new spelling, include_prompt),
+ * <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name). Fields that change
+ * nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a
+ * field that nobody has heard of; both name file and field. Source: sentence-transformers 6.2.
  */
 #ifndef ACCEL_TASKS_MODULES_H
 #define ACCEL_TASKS_MODULES_H
@@ -19,13 +19,14 @@ typedef struct accel__prompt {
 } accel__prompt;
 
 typedef struct accel__sentence_modules { /* everything in the arena it was read into */
-  bool present;               /* there is a modules.json */
-  const char *transformer;    /* directory of the transformer; the model's own in most cases */
-  int64_t max_seq_length;     /* 0: not stated */
-  bool lower_case;            /* sentence_bert_config.json do_lower_case: texts are lower-cased first */
-  accel__embed_head head;     /* n_pooling 0 when there is no Pooling module */
-  const char *dense_directory[4], *dense_prefix[4]; /* of head.dense[i]: directory, and what its names begin with ("2_Dense/") */
-  bool include_prompt;        /* false: prompt tokens are left out of pooling */
+  bool present;                          /* there is a modules.json */
+  const char *transformer;               /* directory of the transformer; the model's own in most cases */
+  int64_t max_seq_length;                /* 0: not stated */
+  bool lower_case;                       /* sentence_bert_config.json do_lower_case: texts are lower-cased first */
+  accel__embed_head head;                /* n_pooling 0 when there is no Pooling module */
+  const char *dense_directory[4],
+      *dense_prefix[4]; /* of head.dense[i]: directory, and what its names begin with ("2_Dense/") */
+  bool include_prompt;  /* false: prompt tokens are left out of pooling */
   const accel__prompt *prompts;
   uint32_t n_prompts;
   const char *default_prompt; /* name, or NULL */

@@ -21,7 +21,8 @@ static accel_status read_config(accel_endpoint *ep, const accel__registry_model 
     return path ? accel__json_read(path, MAX_CONFIG, &ep->config) : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   if (!entry || !entry->config)
-    return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no local files, and the registry has no configuration to build it from", ep->name);
+    return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no local files, and the registry has no configuration to build it from",
+                       ep->name);
   char *text = cJSON_PrintUnformatted(entry->config);
   if (!text) return accel__no_memory(0);
   const char *name = accel__arena_printf(&ep->arena, "registry entry %s", entry->entry.model);
@@ -53,11 +54,18 @@ static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modul
 
 /* ---- building ---- */
 
-static accel_status build_model(accel_endpoint *ep, const accel_init_params *params, const accel__sentence_modules *modules) {
+static accel_status build_model(accel_endpoint *ep, const accel_init_params *params,
+                                const accel__sentence_modules *modules) {
   static const accel__embed_head no_head;
-  bool embeds = params->task && !strcmp(params->task, "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
-  accel__model_request request = {.config = &ep->config, .checkpoint = ep->checkpoint, .architecture = params->architecture,
-                                  .embed = modules->head.n_pooling ? &modules->head : embeds ? &no_head : NULL};
+  bool embeds = params->task &&
+                !strcmp(params->task,
+                        "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
+  accel__model_request request = {.config = &ep->config,
+                                  .checkpoint = ep->checkpoint,
+                                  .architecture = params->architecture,
+                                  .embed = modules->head.n_pooling ? &modules->head
+                                           : embeds                ? &no_head
+                                                                   : NULL};
   return accel__model_build(&request, &ep->model);
 }
 
@@ -66,7 +74,9 @@ static void log_unexpected(accel_endpoint *ep) {
   const char **names;
   uint32_t n = 0;
   if (ep->ctx->log.level >= ACCEL_LOG_INFO && accel__source_unexpected(ep->source, &arena, &names, &n) == ACCEL_OK)
-    for (uint32_t i = 0; i < n; i++) accel__logf(&ep->ctx->log, ACCEL_LOG_INFO, "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i], ep->model->architecture);
+    for (uint32_t i = 0; i < n; i++)
+      accel__logf(&ep->ctx->log, ACCEL_LOG_INFO, "%s: tensor '%s' of the checkpoint is not used by %s", ep->name, names[i],
+                  ep->model->architecture);
   accel__arena_free(&arena);
 }
 
@@ -76,7 +86,8 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params, c
     const char *canonical = accel__registry_precision_name(params->precision);
     request.precision = !strcmp(params->precision, "auto") ? "auto" : canonical;
     if (!request.precision)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", params->precision);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: auto fp32 fp16 bf16 int8 int4 uint4 fp8 fp4",
+                         params->precision);
   }
   if (entry) {
     request.keep_fp32 = entry->keep_fp32;
@@ -93,7 +104,9 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params, c
 static accel_status canonical_task(accel_init_params *params) {
   if (!params->task) return ACCEL_OK;
   const char *name = accel__registry_task_name(params->task);
-  if (!name) return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown task '%s'; such as feature-extraction, text-classification, fill-mask", params->task);
+  if (!name)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown task '%s'; such as feature-extraction, text-classification, fill-mask",
+                       params->task);
   params->task = name;
   return ACCEL_OK;
 }

@@ -33,12 +33,18 @@ void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32
 
 static double activate(int activation, double x) {
   switch (activation) {
-    case ACCEL_PLUGIN_ACT_TANH: return tanh(x);
-    case ACCEL_PLUGIN_ACT_RELU: return x > 0 ? x : 0;
-    case ACCEL_PLUGIN_ACT_GELU: return 0.5 * x * (1 + erf(x / sqrt(2.0)));
-    case ACCEL_PLUGIN_ACT_SIGMOID: return 1 / (1 + exp(-x));
-    case ACCEL_PLUGIN_ACT_SILU: return x / (1 + exp(-x));
-    default: return x;
+    case ACCEL_PLUGIN_ACT_TANH:
+      return tanh(x);
+    case ACCEL_PLUGIN_ACT_RELU:
+      return x > 0 ? x : 0;
+    case ACCEL_PLUGIN_ACT_GELU:
+      return 0.5 * x * (1 + erf(x / sqrt(2.0)));
+    case ACCEL_PLUGIN_ACT_SIGMOID:
+      return 1 / (1 + exp(-x));
+    case ACCEL_PLUGIN_ACT_SILU:
+      return x / (1 + exp(-x));
+    default:
+      return x;
   }
 }
 

@@ -1,10 +1,11 @@
-/* qa.c - extractive question answering, as transformers 4.57's QuestionAnsweringPipeline does it (transformers 5 dropped that pipeline).
+/* qa.c - extractive question answering, as transformers 4.57's QuestionAnsweringPipeline does it (transformers 5 dropped
+ * that pipeline).
  *
- * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end logits of tokens outside the context get
- * -10000 and then a softmax each; a span's score is the product; spans are at most max_answer_len tokens long.  The best spans of each window
- * (2 top_k + 10 when they are widened to words, for then several become one) are turned into text, and equal texts, in any letter case and at
- * any place, are one answer with the scores added.  Where a context has fewer than top_k spans there are fewer answers; the pipeline then
- * fills up with spans of score 0.
+ * Each pair is cut into windows of max_seq_len tokens that overlap by doc_stride; start and end logits of tokens outside the
+ * context get -10000 and then a softmax each; a span's score is the product; spans are at most max_answer_len tokens long.
+ * The best spans of each window (2 top_k + 10 when they are widened to words, for then several become one) are turned into
+ * text, and equal texts, in any letter case and at any place, are one answer with the scores added.  Where a context has
+ * fewer than top_k spans there are fewer answers; the pipeline then fills up with spans of score 0.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ typedef struct qa_job {
   int32_t cls;
   span_answer **found; /* [n] growing */
   uint32_t *count;
-  double *no_answer;   /* [n] the lowest score of the empty answer over the windows */
+  double *no_answer; /* [n] the lowest score of the empty answer over the windows */
 } qa_job;
 
 /* ---- one window ---- */
@@ -45,7 +46,8 @@ typedef struct window {
 
 static bool in_context(const window *w, uint32_t t) { return w->enc->sequence_ids[w->base + t] == 1; }
 
-/* Probabilities over the window; tokens that cannot be part of an answer are pushed out of the softmax, the first token ([CLS]) is not. */
+/* Probabilities over the window; tokens that cannot be part of an answer are pushed out of the softmax, the first token
+ * ([CLS]) is not. */
 static void probabilities(const qa_job *job, window *w, const float *start, const float *end) {
   for (uint32_t t = 0; t < w->n; t++) {
     bool possible = in_context(w, t) || (job->cls >= 0 && w->enc->ids[w->base + t] == job->cls);
@@ -107,7 +109,8 @@ static accel_status keep(qa_job *job, uint32_t text, const span_answer *list, ui
 
 static accel_status take_window(void *user, const accel__piece_result *r) {
   qa_job *job = user;
-  uint32_t text = job->windows.text[r->index], number = job->windows.number[r->index], top = job->params->top_k ? job->params->top_k : 1;
+  uint32_t text = job->windows.text[r->index], number = job->windows.number[r->index],
+           top = job->params->top_k ? job->params->top_k : 1;
   window w = {.enc = &job->enc[text], .base = job->enc[text].start[number], .n = r->tokens};
   uint64_t spans = (uint64_t)r->tokens * r->tokens, k = job->params->align_to_words ? 2 * (uint64_t)top + 10 : top;
   if (k > spans) k = spans;
@@ -142,7 +145,8 @@ static int found_first(const void *a, const void *b) {
   return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The next code points in lower case, and how many bytes they take; final sigma counts as sigma, as it does within Python's lower(). */
+/* The next code points in lower case, and how many bytes they take; final sigma counts as sigma, as it does within Python's
+ * lower(). */
 static size_t lower_next(const char *text, size_t n, uint32_t out[2], size_t *n_out) {
   uint32_t c;
   size_t bytes = accel__utf8_decode(text, n, &c);
@@ -171,9 +175,13 @@ static uint32_t merge_same(const char *context, span_answer *list, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const accel__span at = list[i].bytes;
     uint32_t k = 0;
-    while (k < kept && !same_text(context + list[k].bytes.start, list[k].bytes.end - list[k].bytes.start, context + at.start, at.end - at.start)) k++;
-    if (k < kept) list[k].score += list[i].score;
-    else list[kept++] = list[i];
+    while (k < kept && !same_text(context + list[k].bytes.start, list[k].bytes.end - list[k].bytes.start, context + at.start,
+                                  at.end - at.start))
+      k++;
+    if (k < kept)
+      list[k].score += list[i].score;
+    else
+      list[kept++] = list[i];
   }
   return kept;
 }
@@ -193,8 +201,11 @@ static accel_status hand_out(qa_job *job, uint32_t n, accel_answers *result) {
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t k = 0; k < count[i]; k++) {
       const span_answer *a = &job->found[i][k];
-      list[k] = (accel_answer){.score = a->score, .start = a->start, .end = a->end,
-                               .answer = accel__arena_copy(arena, job->contexts[i] + a->bytes.start, a->bytes.end - a->bytes.start)};
+      list[k] = (accel_answer){
+          .score = a->score,
+          .start = a->start,
+          .end = a->end,
+          .answer = accel__arena_copy(arena, job->contexts[i] + a->bytes.start, a->bytes.end - a->bytes.start)};
       if (!list[k].answer) return ACCEL_ERROR_OUT_OF_MEMORY;
     }
     answer[i] = list;
@@ -215,7 +226,8 @@ static accel_status check_texts(const char *const *questions, const char *const 
 }
 
 /* The question cut to max_question_len tokens: its first characters that make them. */
-static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n, uint32_t limit, accel__arena *arena, const char *const **out) {
+static accel_status cut_questions(accel_endpoint *ep, const char *const *questions, uint32_t n, uint32_t limit,
+                                  accel__arena *arena, const char *const **out) {
   const char **made = accel__arena_array(arena, n, sizeof *made);
   accel__encoding enc = {0};
   accel__encode_options plain = {0};
@@ -223,7 +235,8 @@ static accel_status cut_questions(accel_endpoint *ep, const char *const *questio
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     status = accel__encode(accel__processor_for(ep)->tokenizer, questions[i], strlen(questions[i]), NULL, 0, &plain, &enc);
     made[i] = questions[i];
-    if (status == ACCEL_OK && enc.n > limit && !(made[i] = accel__arena_copy(arena, questions[i], enc.bytes[limit - 1].end))) status = ACCEL_ERROR_OUT_OF_MEMORY;
+    if (status == ACCEL_OK && enc.n > limit && !(made[i] = accel__arena_copy(arena, questions[i], enc.bytes[limit - 1].end)))
+      status = ACCEL_ERROR_OUT_OF_MEMORY;
   }
   accel__encoding_free(&enc);
   *out = made;
@@ -239,8 +252,8 @@ static accel_status choose_window(qa_job *job) {
   return ACCEL_OK;
 }
 
-accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const char *const *contexts, uint32_t n, const accel_qa_params *params,
-                       accel_answers **out) {
+accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const char *const *contexts, uint32_t n,
+                       const accel_qa_params *params, accel_answers **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_answers *result = accel__task_result(sizeof *result);
@@ -256,8 +269,12 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
   ACCEL_GOTO(check_texts(questions, contexts, n));
   ACCEL_GOTO(choose_window(&job));
   job.cls = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer)->cls;
-  ACCEL_GOTO(cut_questions(ep, questions, n, params->max_question_len ? params->max_question_len : 64, &scratch, &questions));
-  accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_ONLY_SECOND, .max_length = job.max_seq_len, .stride = job.doc_stride};
+  ACCEL_GOTO(
+      cut_questions(ep, questions, n, params->max_question_len ? params->max_question_len : 64, &scratch, &questions));
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_ONLY_SECOND,
+                               .max_length = job.max_seq_len,
+                               .stride = job.doc_stride};
   ACCEL_GOTO(accel__encode_texts(ep, questions, contexts, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, true, &scratch, &job.windows));
   ACCEL_GOTO(accel__output_index(ep, "start_logits", &outputs[0]));

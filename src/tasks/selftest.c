@@ -1,4 +1,5 @@
-/* selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid of hardware and precision. */
+/* selftest.c - endpoints tested against the reference plugin on seeded inputs, alone or over a grid of hardware and
+ * precision. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,10 @@ static void make_input(int64_t vocab, probe_input *in) {
     in->mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
     in->ids[i] = low + (int64_t)((state >> 33) % (uint64_t)(vocab - low));
   }
-  in->item[0] = (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->ids};
-  in->item[1] = (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->mask};
+  in->item[0] =
+      (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->ids};
+  in->item[1] =
+      (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->mask};
   in->list = (accel_tensors){.n = 2, .item = in->item};
 }
 
@@ -53,7 +56,8 @@ static char *describe_output(accel__arena *arena, const accel_tensor *t) {
   accel__buffer_printf(&b, "%s [", t->name);
   for (uint32_t i = 0; i < t->rank; i++) accel__buffer_printf(&b, i ? ",%lld" : "%lld", (long long)t->dim[i]);
   accel__buffer_text(&b, "]");
-  for (uint64_t i = 0; i < OUTPUTS_SHOWN && i < elements_of(t); i++) accel__buffer_printf(&b, " %.6g", ((const float *)t->data)[i]);
+  for (uint64_t i = 0; i < OUTPUTS_SHOWN && i < elements_of(t); i++)
+    accel__buffer_printf(&b, " %.6g", ((const float *)t->data)[i]);
   accel__buffer_text(&b, " ...");
   char *text = b.failed ? NULL : accel__arena_string(arena, b.data);
   accel__buffer_free(&b);
@@ -61,14 +65,16 @@ static char *describe_output(accel__arena *arena, const accel_tensor *t) {
 }
 
 /* All outputs as one comparison: the worst error, the lowest cosine. */
-static accel_status compare_all(const accel_tensors *got, const accel_tensors *want, const char *precision, accel_test_record *record) {
+static accel_status compare_all(const accel_tensors *got, const accel_tensors *want, const char *precision,
+                                accel_test_record *record) {
   record->passed = 1;
   record->cosine = 1;
   if (got->n != want->n) return accel__fail(ACCEL_ERROR_VERIFY, "%u outputs, the reference has %u", got->n, want->n);
   for (uint32_t i = 0; i < want->n; i++) {
     accel__difference d;
     double bound;
-    if (elements_of(&got->item[i]) != elements_of(&want->item[i])) return accel__fail(ACCEL_ERROR_VERIFY, "output '%s' has another shape than the reference's", want->item[i].name);
+    if (elements_of(&got->item[i]) != elements_of(&want->item[i]))
+      return accel__fail(ACCEL_ERROR_VERIFY, "output '%s' has another shape than the reference's", want->item[i].name);
     accel__compare(got->item[i].data, want->item[i].data, NULL, elements_of(&want->item[i]), &d);
     record->passed &= accel__within_bounds(&d, precision, &bound);
     record->max_abs = fmax(record->max_abs, d.max_abs);
@@ -76,16 +82,22 @@ static accel_status compare_all(const accel_tensors *got, const accel_tensors *w
     record->cosine = fmin(record->cosine, d.cosine);
   }
   if (record->passed) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_VERIFY, "differs from the reference: max_abs %.3g, cosine %.6f", record->max_abs, record->cosine);
+  return accel__fail(ACCEL_ERROR_VERIFY, "differs from the reference: max_abs %.3g, cosine %.6f", record->max_abs,
+                     record->cosine);
 }
 
 static accel_status same_model(const accel_endpoint *ep, const char *device, accel_endpoint **out) {
-  accel_init_params how = {.size = sizeof how, .device = device, .random_weights = ep->checkpoint == NULL, .seed = ep->seed, .architecture = ep->model->architecture};
+  accel_init_params how = {.size = sizeof how,
+                           .device = device,
+                           .random_weights = ep->checkpoint == NULL,
+                           .seed = ep->seed,
+                           .architecture = ep->model->architecture};
   return accel__open(ep->ctx, ep->name, &how, out);
 }
 
 /* One record of an endpoint that is open, against the reference's outputs. */
-static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want, accel__arena *arena, accel_test_record *record) {
+static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want, accel__arena *arena,
+                                  accel_test_record *record) {
   probe_input in;
   accel_tensors *got = NULL;
   make_input(ep->model->vocab_size, &in);
@@ -96,10 +108,13 @@ static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want,
   record->ms = now_ms() - begin;
   record->device = accel__arena_string(arena, ep->placement.device);
   record->implementation_type = accel__arena_string(arena, ep->placement.implementation_type);
-  record->input = accel__arena_printf(arena, "input_ids [%d,%d] seed %llu, lengths %d and %d", SEQUENCES, WIDTH, (unsigned long long)random_seed, WIDTH, SHORT_LENGTH);
+  record->input = accel__arena_printf(arena, "input_ids [%d,%d] seed %llu, lengths %d and %d", SEQUENCES, WIDTH,
+                                      (unsigned long long)random_seed, WIDTH, SHORT_LENGTH);
   record->output = describe_output(arena, &got->item[0]);
-  record->weights = ep->checkpoint ? "local" : accel__arena_printf(arena, "random, seed %llu, true shape", (unsigned long long)ep->seed);
-  accel_status status = record->output && record->input ? compare_all(got, want, ep->placement.precision, record) : ACCEL_ERROR_OUT_OF_MEMORY;
+  record->weights =
+      ep->checkpoint ? "local" : accel__arena_printf(arena, "random, seed %llu, true shape", (unsigned long long)ep->seed);
+  accel_status status =
+      record->output && record->input ? compare_all(got, want, ep->placement.precision, record) : ACCEL_ERROR_OUT_OF_MEMORY;
   accel__tensors_free(&got);
   return status;
 }
@@ -149,12 +164,15 @@ static accel_status need_reference(grid *g) {
 /* Loads, runs and compares one combination; the record is kept whatever comes out once it ran. */
 static accel_status run_combination(grid *g, const char *hardware, const char *precision) {
   accel_endpoint *ep;
-  accel_init_params how = {.size = sizeof how, .device = hardware, .precision = precision, .random_weights = g->random, .seed = random_seed};
+  accel_init_params how = {
+      .size = sizeof how, .device = hardware, .precision = precision, .random_weights = g->random, .seed = random_seed};
   ACCEL_TRY(accel__open(g->ctx, g->model, &how, &ep));
   accel_test_record *record = &g->records[g->report->n_records];
   char *platform = accel__arena_printf(g->arena, "%s (%s)", hardware, precision);
   if (platform) upper(strchr(platform, '('));
-  *record = (accel_test_record){.platform = platform, .hardware = accel__arena_string(g->arena, hardware), .precision = accel__arena_string(g->arena, precision)};
+  *record = (accel_test_record){.platform = platform,
+                                .hardware = accel__arena_string(g->arena, hardware),
+                                .precision = accel__arena_string(g->arena, precision)};
   accel_status status = need_reference(g);
   if (status == ACCEL_OK) status = test_endpoint(ep, g->want, g->arena, record);
   if (record->output) g->report->n_records++;
@@ -169,7 +187,8 @@ static const char *word_for(grid *g, accel_status status) {
 static bool hardware_available(accel *ctx, const char *name) {
   accel__hardware *hardware;
   accel__choice choice = {0};
-  bool found = accel__context_hardware(ctx, &hardware) == ACCEL_OK && accel__hardware_choose(hardware, name, &choice) == ACCEL_OK;
+  bool found =
+      accel__context_hardware(ctx, &hardware) == ACCEL_OK && accel__hardware_choose(hardware, name, &choice) == ACCEL_OK;
   accel__choice_free(&choice);
   return found;
 }
@@ -234,7 +253,8 @@ static accel_status find(grid *g) {
 }
 
 /* Canonical names, so that keys read "amd_fp16_test" whatever alias was given; unknown ones are refused. */
-static accel_status canonical(const char *(*name_of)(const char *), const char *what, const char *const *given, uint32_t n, accel__arena *arena, const char ***out) {
+static accel_status canonical(const char *(*name_of)(const char *), const char *what, const char *const *given, uint32_t n,
+                              accel__arena *arena, const char ***out) {
   *out = accel__arena_array(arena, n, sizeof **out);
   if (!*out) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++) {
@@ -244,9 +264,11 @@ static accel_status canonical(const char *(*name_of)(const char *), const char *
   return ACCEL_OK;
 }
 
-accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware, const char *const *precisions,
-                                    uint32_t n_precisions, accel_test_report **out) {
-  static const char *const all_hardware[] = {"cpu", "cuda", "amd", "openvino", "apple"}, *const all_precisions[] = {"fp32", "fp16", "bf16", "int8", "int4"};
+accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
+                                    const char *const *precisions, uint32_t n_precisions, accel_test_report **out) {
+  static const char *const all_hardware[] = {"cpu", "cuda", "amd", "openvino", "apple"}, *const all_precisions[] = {
+                                                                                             "fp32", "fp16", "bf16", "int8",
+                                                                                             "int4"};
   if (!hardware) hardware = all_hardware, n_hardware = 5;
   if (!precisions) precisions = all_precisions, n_precisions = 5;
   grid g = {.ctx = ctx, .model = model, .report = accel__task_result(sizeof(accel_test_report))};

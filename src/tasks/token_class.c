@@ -1,4 +1,5 @@
-/* token_class.c - token-classification as transformers' TokenClassificationPipeline does it: strategies none, simple, first, average, max. */
+/* token_class.c - token-classification as transformers' TokenClassificationPipeline does it: strategies none, simple, first,
+ * average, max. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,7 @@ typedef struct piece_view {
   size_t base; /* index of the piece's first token in the encoding's arrays */
   uint32_t n, labels;
   const float *score; /* [n, labels] */
-  uint32_t number; /* of the piece within its text */
+  uint32_t number;    /* of the piece within its text */
   const char *text;
   const char **token; /* [n] the tokens' texts; NULL for special ones */
 } piece_view;
@@ -61,7 +62,8 @@ static const char *token_text(const tag_job *job, const piece_view *v, uint32_t 
   return accel__arena_copy(job->arena, v->text + at.start, at.end - at.start);
 }
 
-/* Whether a token continues the word before it: transformers' rule, by lengths for tokenizers with a subword prefix, by spaces for others. */
+/* Whether a token continues the word before it: transformers' rule, by lengths for tokenizers with a subword prefix, by
+ * spaces for others. */
 static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
   accel__span bytes = v->enc->bytes[v->base + t];
   size_t n;
@@ -77,7 +79,8 @@ static bool is_subword(const tag_job *job, const piece_view *v, uint32_t t) {
 static accel_status join(const tag_job *job, const char *const *words, uint32_t n, const char **out) {
   accel__buffer b = {0};
   accel_status status = accel__decode_tokens(job->tokenizer, words, n, &b);
-  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n))) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK && !(*out = accel__arena_copy(job->arena, b.data ? b.data : "", b.n)))
+    status = ACCEL_ERROR_OUT_OF_MEMORY;
   accel__buffer_free(&b);
   return status;
 }
@@ -125,15 +128,19 @@ static accel_status gather(const tag_job *job, const piece_view *v, candidate *l
   for (uint32_t i = 0; i < *n; i++) {
     uint32_t first = list[i].first_token;
     ACCEL_TRY(label_word(job, v, &list[i]));
-    if (job->how >= FIRST) ACCEL_TRY(join(job, v->token + first, list[i].last_token - first + 1, &list[i].word));
-    else if (!(list[i].word = accel__arena_string(job->arena, v->token[first]))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (job->how >= FIRST)
+      ACCEL_TRY(join(job, v->token + first, list[i].last_token - first + 1, &list[i].word));
+    else if (!(list[i].word = accel__arena_string(job->arena, v->token[first])))
+      return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   return ACCEL_OK;
 }
 
 /* ---- groups ---- */
 
-static const char *tag_of(const char *entity) { return accel__starts_with(entity, "B-") || accel__starts_with(entity, "I-") ? entity + 2 : entity; }
+static const char *tag_of(const char *entity) {
+  return accel__starts_with(entity, "B-") || accel__starts_with(entity, "I-") ? entity + 2 : entity;
+}
 
 /* "B-PER" -> "PER": everything behind the first dash, as group_sub_entities names a group. */
 static const char *group_name(const char *entity) { return strchr(entity, '-') ? strchr(entity, '-') + 1 : entity; }
@@ -145,9 +152,16 @@ static accel_status group(const tag_job *job, const char **words, candidate *lis
   for (uint32_t i = 0; i < *n;) {
     uint32_t k = i + 1;
     double sum = list[i].score;
-    while (k < *n && !strcmp(tag_of(list[k].entity), tag_of(list[k - 1].entity)) && !accel__starts_with(list[k].entity, "B-")) sum += list[k++].score;
-    candidate one = {.entity = group_name(list[i].entity), .score = sum / (k - i), .first_token = list[i].first_token, .last_token = list[k - 1].last_token,
-                     .piece = list[i].piece, .start = list[i].start, .end = list[k - 1].end};
+    while (k < *n && !strcmp(tag_of(list[k].entity), tag_of(list[k - 1].entity)) &&
+           !accel__starts_with(list[k].entity, "B-"))
+      sum += list[k++].score;
+    candidate one = {.entity = group_name(list[i].entity),
+                     .score = sum / (k - i),
+                     .first_token = list[i].first_token,
+                     .last_token = list[k - 1].last_token,
+                     .piece = list[i].piece,
+                     .start = list[i].start,
+                     .end = list[k - 1].end};
     ACCEL_TRY(join(job, words + i, k - i, &one.word));
     list[groups++] = one;
     i = k;
@@ -186,7 +200,13 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
     for (uint32_t t = 0; t < r->tokens; t++) accel__softmax(logits + (size_t)t * labels, labels, score + (size_t)t * labels);
     const accel__encoding *enc = &job->enc[text];
     uint32_t number = job->pieces.number[r->index];
-    piece_view v = {.enc = enc, .base = enc->start[number], .n = r->tokens, .labels = labels, .score = score, .number = number, .text = job->texts[text],
+    piece_view v = {.enc = enc,
+                    .base = enc->start[number],
+                    .n = r->tokens,
+                    .labels = labels,
+                    .score = score,
+                    .number = number,
+                    .text = job->texts[text],
                     .token = words};
     status = gather(job, &v, list, &n);
     if (status == ACCEL_OK && job->how != NONE) status = group(job, words, list, &n);
@@ -234,8 +254,12 @@ static accel_status hand_out(tag_job *job, uint32_t n, accel_token_entities *res
     if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t k = 0; k < job->count[i]; k++) {
       const candidate *c = &job->found[i][k];
-      list[k] = (accel_token_entity){.entity = accel__arena_string(job->arena, c->entity), .score = c->score, .word = c->word,
-                                     .index = job->how == NONE ? (int64_t)c->first_token : -1, .start = c->start, .end = c->end};
+      list[k] = (accel_token_entity){.entity = accel__arena_string(job->arena, c->entity),
+                                     .score = c->score,
+                                     .word = c->word,
+                                     .index = job->how == NONE ? (int64_t)c->first_token : -1,
+                                     .start = c->start,
+                                     .end = c->end};
     }
     entity[i] = list;
     count[i] = job->count[i];
@@ -251,13 +275,15 @@ static accel_status read_params(const accel_tokens_params *params, tag_job *job)
   for (int i = 0; i < 5; i++)
     if (!strcmp(names[i], name)) {
       job->how = (strategy)i;
-      if (params->stride && job->how == NONE) return accel__fail(ACCEL_ERROR_ARGUMENT, "stride needs an aggregation strategy: simple, first, average or max");
+      if (params->stride && job->how == NONE)
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "stride needs an aggregation strategy: simple, first, average or max");
       return ACCEL_OK;
     }
   return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown aggregation '%s'; known: none simple first average max", name);
 }
 
-accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_tokens_params *params, accel_token_entities **out) {
+accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_tokens_params *params,
+                           accel_token_entities **out) {
   accel_status status = ACCEL_OK;
   accel__arena scratch = {0};
   accel_token_entities *result = accel__task_result(sizeof *result);
@@ -272,8 +298,10 @@ accel_status accel__tokens(accel_endpoint *ep, const char *const *texts, uint32_
   job.arena = accel__task_arena(result);
   job.tokenizer = accel__processor_for(ep)->tokenizer;
   job.info = accel__tokenizer_describe(job.tokenizer);
-  accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = accel__processor_for(ep)->max_length, .stride = params->stride};
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(ep)->max_length,
+                               .stride = params->stride};
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   /* without a stride longer texts are cut, as the pipeline does */
   job.windows = params->stride > 0;

@@ -1,7 +1,7 @@
 /* verify.c - golden files: run their inputs, compare with their outputs.
  *
- * A golden is a safetensors file of `in.<forward argument>` and `out.<output field>` tensors, with metadata `mode` ("forward") and `args`
- * (JSON of other forward arguments), and optionally `mask.<output field>` (int64, 1 = compare here).
+ * A golden is a safetensors file of `in.<forward argument>` and `out.<output field>` tensors, with metadata `mode`
+ * ("forward") and `args` (JSON of other forward arguments), and optionally `mask.<output field>` (int64, 1 = compare here).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ typedef struct golden {
   const char *path;
   accel__checkpoint *file;
   accel_tensors inputs;
-  const char **names;                   /* [n] output fields */
-  const accel__tensor_info **wanted;    /* [n] */
+  const char **names;                /* [n] output fields */
+  const accel__tensor_info **wanted; /* [n] */
   uint32_t n;
 } golden;
 
@@ -26,7 +26,8 @@ typedef struct golden {
 
 static accel_status add_input(accel__arena *arena, golden *g, const accel__tensor_info *t) {
   accel_tensor *in = &g->inputs.item[g->inputs.n];
-  if (t->rank > ACCEL_MAX_RANK || (t->dtype > ACCEL_PLUGIN_U8 && t->dtype != ACCEL_PLUGIN_F64 && t->dtype != ACCEL_PLUGIN_BOOL))
+  if (t->rank > ACCEL_MAX_RANK ||
+      (t->dtype > ACCEL_PLUGIN_U8 && t->dtype != ACCEL_PLUGIN_F64 && t->dtype != ACCEL_PLUGIN_BOOL))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s' has a rank or dtype that no input has", g->path, t->name);
   *in = (accel_tensor){.name = t->name + 3, .dtype = (accel_dtype)t->dtype, .rank = t->rank};
   memcpy(in->dim, t->dim, t->rank * sizeof *t->dim);
@@ -47,9 +48,11 @@ static accel_status check_args(const golden *g) {
   accel_status status = ACCEL_OK;
   ACCEL_JSON_EACH(item, args.root) {
     bool known = false;
-    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++) known |= item->string && !strcmp(item->string, harmless[i]);
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+      known |= item->string && !strcmp(item->string, harmless[i]);
     if (!known && status == ACCEL_OK)
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: metadata args: '%s' is not supported", g->path, item->string ? item->string : "?");
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: metadata args: '%s' is not supported", g->path,
+                           item->string ? item->string : "?");
   }
   accel__json_free(&args);
   return status;
@@ -96,28 +99,32 @@ static double element(const accel_tensor *t, uint64_t i) {
   return ((const uint8_t *)t->data)[i];
 }
 
-/* mask[n] for an output: the golden's own; else rows whose attention_mask is 0 are left out where the second dim is the mask's.
- * *out is NULL when everything counts. */
+/* mask[n] for an output: the golden's own; else rows whose attention_mask is 0 are left out where the second dim is the
+ * mask's. *out is NULL when everything counts. */
 static accel_status output_mask(const golden *g, const accel__tensor_info *want, accel__arena *arena, uint8_t **out) {
   const char *name = accel__arena_printf(arena, "mask.%s", want->name + 4);
   const accel__tensor_info *own = name ? accel__checkpoint_find(g->file, name) : NULL;
   const accel_tensor *attended = attention_mask(g);
   *out = NULL;
-  bool by_rows = attended && attended->rank == 2 && want->rank >= 2 && want->dim[0] == attended->dim[0] && want->dim[1] == attended->dim[1];
+  bool by_rows = attended && attended->rank == 2 && want->rank >= 2 && want->dim[0] == attended->dim[0] &&
+                 want->dim[1] == attended->dim[1];
   if (!own && !by_rows) return ACCEL_OK;
   uint8_t *mask = accel__arena_alloc(arena, want->elements + 1);
   if (!name || !mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (own && (own->dtype != ACCEL_PLUGIN_I64 || !own->elements || want->elements % own->elements))
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s' must be int64 and of the leading dims of '%s'", g->path, name, want->name);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor '%s' must be int64 and of the leading dims of '%s'", g->path, name,
+                       want->name);
   uint64_t rows = own ? own->elements : (uint64_t)(want->dim[0] * want->dim[1]), row = rows ? want->elements / rows : 0;
-  for (uint64_t i = 0; i < want->elements; i++) mask[i] = own ? ((const int64_t *)own->data)[i / row] != 0 : element(attended, i / row) != 0;
+  for (uint64_t i = 0; i < want->elements; i++)
+    mask[i] = own ? ((const int64_t *)own->data)[i / row] != 0 : element(attended, i / row) != 0;
   *out = mask;
   return ACCEL_OK;
 }
 
 /* ---- comparing ---- */
 
-static accel_status compare_output(const golden *g, uint32_t k, const accel_tensor *got, const char *precision, accel__arena *arena, accel_verify_output *to) {
+static accel_status compare_output(const golden *g, uint32_t k, const accel_tensor *got, const char *precision,
+                                   accel__arena *arena, accel_verify_output *to) {
   const accel__tensor_info *want = g->wanted[k];
   uint8_t *mask;
   float *reference = accel__arena_array(arena, want->elements + 1, sizeof *reference);
@@ -139,8 +146,10 @@ static accel_status compare_output(const golden *g, uint32_t k, const accel_tens
   to->cosine = d.cosine;
   to->compared = d.compared;
   to->passed = accel__within_bounds(&d, precision, &to->bound);
-  if (d.nan) to->note = "NaN";
-  else if (d.infinity) to->note = "infinities differ";
+  if (d.nan)
+    to->note = "NaN";
+  else if (d.infinity)
+    to->note = "infinities differ";
   return ACCEL_OK;
 }
 
@@ -167,7 +176,8 @@ static accel_status fill_report(accel_endpoint *ep, const golden *g, accel_verif
   return status;
 }
 
-accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how, const char *path, accel_verify_report **out) {
+accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how, const char *path,
+                           accel_verify_report **out) {
   accel__arena arena = {0};
   golden g = {0};
   accel_endpoint *ep = NULL;
@@ -179,7 +189,9 @@ accel_status accel__verify(accel *ctx, const char *model, const accel_init_param
   ACCEL_GOTO(fill_report(ep, &g, report));
   *out = report;
   report = NULL;
-  if (!(*out)->passed) status = accel__fail(ACCEL_ERROR_VERIFY, "%s: %s on %s at %s is outside the bounds", path, (*out)->architecture, (*out)->device, (*out)->precision);
+  if (!(*out)->passed)
+    status = accel__fail(ACCEL_ERROR_VERIFY, "%s: %s on %s at %s is outside the bounds", path, (*out)->architecture,
+                         (*out)->device, (*out)->precision);
 done:
   accel__task_free(report);
   if (ep) accel__close(&ep);

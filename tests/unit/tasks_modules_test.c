@@ -8,9 +8,9 @@
 #include "tasks/modules.h"
 #include "temp.h"
 
-#define TYPE(kind) "\"type\":\"sentence_transformers.models." kind "\""
+#define TYPE(kind)  "\"type\":\"sentence_transformers.models." kind "\""
 #define TRANSFORMER "{\"idx\":0,\"name\":\"0\",\"path\":\"\"," TYPE("Transformer") "}"
-#define POOLING "{\"path\":\"1_Pooling\"," TYPE("Pooling") "}"
+#define POOLING     "{\"path\":\"1_Pooling\"," TYPE("Pooling") "}"
 
 /* A directory of its own for each case, so that no file of another is found in it. */
 static char directory[300];
@@ -30,7 +30,9 @@ static void put(const char *file, const char *text) {
   temp_text(name, text);
 }
 
-static accel_status read_it(accel__arena *arena, accel__sentence_modules *m) { return accel__read_sentence_modules(directory, arena, m); }
+static accel_status read_it(accel__arena *arena, accel__sentence_modules *m) {
+  return accel__read_sentence_modules(directory, arena, m);
+}
 
 static void refused(accel_status status, const char *part) {
   accel__arena arena = {0};
@@ -58,12 +60,17 @@ static void test_old_spelling(void **state) {
   (void)state;
   accel__arena arena = {0};
   accel__sentence_modules m;
-  begin("[" TRANSFORMER "," POOLING ",{\"path\":\"2_Dense\"," TYPE("Dense") "},{\"path\":\"\"," TYPE("Dropout") "},{\"path\":\"3_Normalize\"," TYPE("Normalize") "}]");
+  begin("[" TRANSFORMER "," POOLING ",{\"path\":\"2_Dense\"," TYPE("Dense") "},{\"path\":\"\"," TYPE(
+      "Dropout") "},{\"path\":\"3_Normalize\"," TYPE("Normalize") "}]");
   put("sentence_roberta_config.json", "{\"max_seq_length\":77,\"do_lower_case\":true}");
-  put("1_Pooling/config.json", "{\"word_embedding_dimension\":8,\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":false,\"pooling_mode_lasttoken\":true,"
-                               "\"pooling_mode_max_tokens\":true,\"include_prompt\":false}");
-  put("2_Dense/config.json", "{\"in_features\":24,\"out_features\":5,\"bias\":false,\"activation_function\":\"torch.nn.modules.linear.Identity\"}");
-  put("config_sentence_transformers.json", "{\"prompts\":{\"query\":\"q: \",\"plain\":null},\"default_prompt_name\":\"query\",\"similarity_fn_name\":\"dot\"}");
+  put("1_Pooling/config.json",
+      "{\"word_embedding_dimension\":8,\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":false,\"pooling_mode_"
+      "lasttoken\":true,"
+      "\"pooling_mode_max_tokens\":true,\"include_prompt\":false}");
+  put("2_Dense/config.json",
+      "{\"in_features\":24,\"out_features\":5,\"bias\":false,\"activation_function\":\"torch.nn.modules.linear.Identity\"}");
+  put("config_sentence_transformers.json",
+      "{\"prompts\":{\"query\":\"q: \",\"plain\":null},\"default_prompt_name\":\"query\",\"similarity_fn_name\":\"dot\"}");
   assert_int_equal(read_it(&arena, &m), ACCEL_OK);
   assert_true(m.present && m.lower_case && !m.include_prompt);
   assert_int_equal(m.max_seq_length, 77);
@@ -89,10 +96,13 @@ static void test_new_spelling(void **state) {
   (void)state;
   accel__arena arena = {0};
   accel__sentence_modules m;
-  begin("[{\"path\":\"0_T\",\"type\":\"sentence_transformers.base.modules.transformer.Transformer\"},"
-        "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.sentence_transformer.modules.pooling.Pooling\"}]");
-  put("0_T/sentence_bert_config.json", "{\"transformer_task\":\"feature-extraction\",\"modality_config\":{\"text\":{\"method\":\"forward\"}},\"module_output_name\":"
-                                       "\"token_embeddings\",\"processing_kwargs\":{},\"query_length\":32,\"tokenizer_args\":{\"model_max_length\":12}}");
+  begin(
+      "[{\"path\":\"0_T\",\"type\":\"sentence_transformers.base.modules.transformer.Transformer\"},"
+      "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.sentence_transformer.modules.pooling.Pooling\"}]");
+  put("0_T/sentence_bert_config.json",
+      "{\"transformer_task\":\"feature-extraction\",\"modality_config\":{\"text\":{\"method\":\"forward\"}},\"module_output_"
+      "name\":"
+      "\"token_embeddings\",\"processing_kwargs\":{},\"query_length\":32,\"tokenizer_args\":{\"model_max_length\":12}}");
   put("1_Pooling/config.json", "{\"embedding_dimension\":8,\"pooling_mode\":[\"lasttoken\",\"mean\"]}");
   assert_int_equal(read_it(&arena, &m), ACCEL_OK);
   assert_int_equal(m.head.n_pooling, 2); /* in the file's order */
@@ -204,8 +214,9 @@ static void test_fields_that_matter(void **state) {
   refused(ACCEL_ERROR_UNSUPPORTED, "pooling_mode_of_tomorrow");
   put("1_Pooling/config.json", "{\"pooling_mode\":\"attention\"}");
   refused(ACCEL_ERROR_UNSUPPORTED, "attention");
-  static const char *const dense[][2] = {
-      {"\"use_residual\":true", "use_residual"}, {"\"module_input_name\":\"token_embeddings\"", "token_embeddings"}, {"\"activation_function\":\"x.Softplus\"", "Softplus"}};
+  static const char *const dense[][2] = {{"\"use_residual\":true", "use_residual"},
+                                         {"\"module_input_name\":\"token_embeddings\"", "token_embeddings"},
+                                         {"\"activation_function\":\"x.Softplus\"", "Softplus"}};
   for (size_t i = 0; i < sizeof dense / sizeof *dense; i++) {
     char text[256];
     snprintf(text, sizeof text, "{\"in_features\":4,\"out_features\":4,%s}", dense[i][0]);
@@ -223,10 +234,14 @@ static void test_fields_that_matter(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_without_modules), cmocka_unit_test(test_old_spelling),
-      cmocka_unit_test(test_new_spelling),    cmocka_unit_test(test_pooling_defaults_to_mean),
-      cmocka_unit_test(test_names),           cmocka_unit_test(test_bad_json),
-      cmocka_unit_test(test_paths_stay_inside), cmocka_unit_test(test_types),
+      cmocka_unit_test(test_without_modules),
+      cmocka_unit_test(test_old_spelling),
+      cmocka_unit_test(test_new_spelling),
+      cmocka_unit_test(test_pooling_defaults_to_mean),
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_bad_json),
+      cmocka_unit_test(test_paths_stay_inside),
+      cmocka_unit_test(test_types),
       cmocka_unit_test(test_fields_that_matter),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* tasks_numbers_test.c - the arithmetic of the tasks: pooling and Dense on the host, scores, differences and their bounds. */
+/* tasks_numbers_test.c - the arithmetic of the tasks: pooling and Dense on the host, scores, differences and their bounds.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -153,7 +154,8 @@ static void test_bounds(void **state) {
 
 static void test_special_values(void **state) {
   (void)state;
-  const float inf[] = {INFINITY, -INFINITY, 1}, other[] = {INFINITY, INFINITY, 1}, nan[] = {NAN, 1, 1}, zero[] = {0, 0, 0}, one[] = {0, 0, 1};
+  const float inf[] = {INFINITY, -INFINITY, 1}, other[] = {INFINITY, INFINITY, 1}, nan[] = {NAN, 1, 1}, zero[] = {0, 0, 0},
+              one[] = {0, 0, 1};
   accel__difference d = compare(inf, inf, NULL, 3);
   assert_false(d.nan || d.infinity);
   assert_true(within(&d, "fp32", fmax(2e-4 * d.rms, 1e-6)));
@@ -176,8 +178,9 @@ static void test_special_values(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pooling), cmocka_unit_test(test_pooling_skips), cmocka_unit_test(test_normalize), cmocka_unit_test(test_dense),
-      cmocka_unit_test(test_scores),  cmocka_unit_test(test_compare),       cmocka_unit_test(test_bounds),    cmocka_unit_test(test_special_values),
+      cmocka_unit_test(test_pooling), cmocka_unit_test(test_pooling_skips),  cmocka_unit_test(test_normalize),
+      cmocka_unit_test(test_dense),   cmocka_unit_test(test_scores),         cmocka_unit_test(test_compare),
+      cmocka_unit_test(test_bounds),  cmocka_unit_test(test_special_values),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

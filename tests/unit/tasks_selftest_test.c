@@ -4,9 +4,12 @@
 #include "unit/endpoint.h"
 
 static const char *const tiny_entry =
-    "{\"models\":[{\"id\":\"tests/tiny-bert\",\"family\":\"bert\",\"description\":\"a BERT small enough for tests\",\"task\":\"fill-mask\","
-    "\"architecture\":\"BertForMaskedLM\",\"embedding_dim\":24,\"sequence_length\":32,\"config\":{\"model_type\":\"bert\",\"vocab_size\":61,"
-    "\"hidden_size\":24,\"num_hidden_layers\":2,\"num_attention_heads\":3,\"intermediate_size\":40,\"max_position_embeddings\":32}}]}";
+    "{\"models\":[{\"id\":\"tests/tiny-bert\",\"family\":\"bert\",\"description\":\"a BERT small enough for "
+    "tests\",\"task\":\"fill-mask\","
+    "\"architecture\":\"BertForMaskedLM\",\"embedding_dim\":24,\"sequence_length\":32,\"config\":{\"model_type\":\"bert\","
+    "\"vocab_size\":61,"
+    "\"hidden_size\":24,\"num_hidden_layers\":2,\"num_attention_heads\":3,\"intermediate_size\":40,\"max_position_"
+    "embeddings\":32}}]}";
 
 static void expect_success(accel_endpoint *ep, const char *key, const char *weights) {
   accel_test_report *report;
@@ -53,7 +56,8 @@ static void test_precision_tests(void **state) {
   accel_test_report *report;
   assert_ok(accel_registry_add(ctx, tiny_entry));
   assert_ok(accel_run_precision_tests(ctx, "tests/tiny-bert", hardware, 2, precisions, 2, &report));
-  static const char *const keys[] = {"cpu_test", "cpu_fp32_test", "cpu_int4_test", "amd_test", "amd_fp32_test", "amd_int4_test"};
+  static const char *const keys[] = {"cpu_test", "cpu_fp32_test", "cpu_int4_test",
+                                     "amd_test", "amd_fp32_test", "amd_int4_test"};
   assert_int_equal(report->n, 6);
   for (uint32_t i = 0; i < 6; i++) assert_string_equal(report->key[i], keys[i]);
   assert_string_equal(report->value[0], "Success");
