@@ -24,7 +24,10 @@
 
 typedef struct accel__tokenizer accel__tokenizer;
 
-/* Loads a tokenizer.json, a vocab.txt, or a directory that has one of them (tokenizer.json wins), together with
+/* Not implemented, and refused by name: the pre-tokenizer UnicodeScripts, BPE dropout, expressions beyond regex.h.  Ids of added
+ * tokens are counted as the package counts them: the model's id where it has the token, else on from the vocabulary's size.
+ *
+ * Loads a tokenizer.json, a vocab.txt, or a directory that has one of them (tokenizer.json wins), together with
  * tokenizer_config.json, special_tokens_map.json and added_tokens.json beside it where they exist.
  * Errors: ACCEL_ERROR_NOT_FOUND when neither file is there; ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer,
  * model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by name. */
@@ -82,7 +85,8 @@ typedef struct accel__span {
 
 /* Tokens of one text or pair.  {0} is empty; pass the same one again to reuse its memory.  All arrays are piece after piece:
  * piece p holds [start[p], start[p+1]).  Piece 0 is the result; the others are what truncation cut off, in reading order, each with
- * its special tokens and each of them at most max_length long (HF's `overflowing`). */
+ * its special tokens and at most max_length long (the package's `overflowing`).  For a pair each part of one text meets each part of the
+ * other.  Where max_length holds the special tokens only, piece 0 is those and piece 1 has all the text, however long. */
 typedef struct accel__encoding {
   size_t n;              /* tokens of piece 0 = start[1] */
   size_t pieces;         /* 1 + overflowing pieces */
@@ -99,6 +103,7 @@ typedef struct accel__encoding {
 } accel__encoding;
 
 /* Encodes `text` (n bytes), with `pair` as the second text when it is not NULL.  options NULL: special tokens, no truncation.
+ * On failure `out` stays usable and holds nothing.  ACCEL_ERROR_LIMIT: a text over 1 GiB, or overflowing pieces without end in sight.
  * ACCEL_ERROR_ARGUMENT: max_length leaves no room for the special tokens, stride not below what is left, or a text
  * that may not be cut (only_first, only_second) is alone too long - as the `tokenizers` package refuses them. */
 accel_status accel__encode(const accel__tokenizer *tokenizer, const char *text, size_t n, const char *pair, size_t pair_n,

@@ -248,6 +248,46 @@ static void test_refused(void **state) {
   assert_non_null(strstr(accel__message(), "vocab.txt"));
 }
 
+/* ---- regular expressions: identity with Oniguruma is held by the fixtures; here what is refused, and that none runs for ever ------------ */
+
+static accel_status split_with(const char *expression, const char *text, size_t *tokens) {
+  accel__buffer json = {0};
+  accel__tokenizer *t = NULL;
+  accel__encoding e = {0};
+  accel__buffer_text(&json, HEAD "null,\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":");
+  accel__buffer_json_string(&json, expression, strlen(expression));
+  accel__buffer_text(&json, "}},\"model\":" MODEL VOCAB "}}");
+  accel_status status = accel__tokenizer_parse(json.data, json.n, "t.json", &t);
+  if (status == ACCEL_OK) status = accel__encode(t, text, strlen(text), NULL, 0, NULL, &e);
+  *tokens = e.n;
+  accel__encoding_free(&e);
+  accel__tokenizer_free(&t);
+  accel__buffer_free(&json);
+  return status;
+}
+
+static void test_expressions(void **state) {
+  (void)state;
+  static const char *const refused[] = {"", "a*", "(?<=a)b", "(?<name>a)", "(a)\\1", "[a[b]]", "[a-z&&b]", "\\p{Han}", "\\Q", "a**", "(a", "a)", "[a",
+                                        "*a", "x{5,2}", "x{9999}", "(?:a?)*b", "(?i:[a-c])", "a|", "\\x{110000}"};
+  static const struct {
+    const char *expression, *text;
+    size_t tokens;
+  } taken[] = {{"ab|a", "aabab", 3}, {"a{2}", "aaaaa", 3}, {"(?i:AB)c", "abcABcabC", 3}, {"[^a\\]]+", "abc]a", 3}, {"a(?=b)", "abac", 2},
+               {"x(?!y)", "xyx", 2}, {"a+?b", "aaab", 1}, {"a++a|b", "aab", 2}, {"^a", "aa\na", 3}, {"\\p{Lu}\\P{Lu}", "aBcD", 3}};
+  size_t tokens;
+  for (size_t i = 0; i < COUNT(refused); ++i) {
+    accel_status status = split_with(refused[i], "x", &tokens);
+    if (status != ACCEL_ERROR_UNSUPPORTED || !strstr(accel__message(), refused[i])) fail_msg("'%s': %d %s", refused[i], status, accel__message());
+  }
+  for (size_t i = 0; i < COUNT(taken); ++i) {
+    accel_status status = split_with(taken[i].expression, taken[i].text, &tokens);
+    if (status != ACCEL_OK || tokens != taken[i].tokens) fail_msg("'%s': %d, %zu tokens, %s", taken[i].expression, status, tokens, accel__message());
+  }
+  assert_int_equal(split_with("(?:a|aa)+b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", &tokens), ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(accel__message(), "steps"));
+}
+
 static void test_deep_sequences(void **state) {
   (void)state;
   accel__buffer json = {0};
@@ -344,6 +384,7 @@ int main(void) {
       cmocka_unit_test(test_words),           cmocka_unit_test(test_malformed_text),
       cmocka_unit_test(test_special_in_text), cmocka_unit_test(test_decode),
       cmocka_unit_test(test_truncation_refused), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_expressions),
       cmocka_unit_test(test_deep_sequences),  cmocka_unit_test(test_huge_text),
       cmocka_unit_test(test_threads),
   };
