@@ -90,7 +90,7 @@ static bool consecutive(const kit_rows *rows, const int32_t *position, int32_t *
   int32_t start = rows->start[item], n = rows->start[item + 1] - start;
   *first = n ? position[start] : 0;
   for (int32_t i = 1; i < n; i++)
-    if (position[start + i] != *first + i) return false;
+    if (position[start + i] != (int64_t)*first + i) return false;
   return true;
 }
 
@@ -103,6 +103,13 @@ static bool explicit_positions(const kit_launch *l, const kit_rows *q, const kit
     if (a != b && q->start[i + 1] > q->start[i] && kv->start[i + 1] > kv->start[i]) return true;
   }
   return false;
+}
+
+/* Explicit positions are compared as floats, which are exact below 2^24. */
+static bool exact(const kit_tensor *position) {
+  for (int64_t i = 0; i < position->elements; i++)
+    if (kit_i32(position)[i] >= 1 << 24 || kit_i32(position)[i] <= -(1 << 24)) return false;
+  return true;
 }
 
 /* ---- tables shared by all tasks ---- */
@@ -289,7 +296,8 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
   j.positions = explicit_positions(l, &j.q, &j.kv);
   bool windowed = j.base.left >= 0 || j.base.right >= 0 || j.bias_kind > ACCEL_PLUGIN_BIAS_DENSE;
   if (j.positions && !windowed) j.positions = false; /* nothing asks for them */
-  if (j.period < 1 || (j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED || !kit_has(&l->in[Q_POS]) || !kit_has(&l->in[KV_POS]))))
+  if (j.period < 1 || (j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED || !kit_has(&l->in[Q_POS]) || !kit_has(&l->in[KV_POS]) ||
+                         !exact(&l->in[Q_POS]) || !exact(&l->in[KV_POS]))))
     return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
   int32_t rc = check(&j, l, error);
   if (rc) return rc;

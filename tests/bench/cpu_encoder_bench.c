@@ -11,25 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "accel/plugin.h"
 #include "core/threads.h"
+#include "cpu_encoder.h"
 
-enum { MAX_TENSORS = 1024, MAX_NODES = 512, MAX_DIMS = 64, VOCAB = 30522 };
+enum { VOCAB = 30522 };
 
+/* self of the host */
 typedef struct model {
-  accel_plugin_program p;
-  accel_plugin_symbol symbol[2];
-  accel_plugin_dim dim[MAX_DIMS];
-  accel_plugin_space space;
-  accel_plugin_tensor tensor[MAX_TENSORS];
-  accel_plugin_node node[MAX_NODES];
-  accel_plugin_weight weight[MAX_TENSORS];
-  accel_plugin_format format[MAX_TENSORS];
-  accel_plugin_entry entry;
-  int32_t in[MAX_NODES][12], out[MAX_NODES][2], order[MAX_NODES], inputs[2], outputs[1];
-  accel_plugin_attr attr[MAX_NODES][4];
-  float *values;
-  uint64_t n_values;
+  cpu_encoder e;
+  float *values; /* of every weight */
   accel__pool *pool;
 } model;
 
@@ -37,84 +27,6 @@ static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* ---- the program ---- */
-
-static int32_t constant(model *m, int64_t c) {
-  for (uint32_t i = 0; i < m->p.n_dim; i++)
-    if (m->dim[i].op == ACCEL_PLUGIN_DIM_CONST && m->dim[i].c == c) return (int32_t)i;
-  m->dim[m->p.n_dim] = (accel_plugin_dim){ACCEL_PLUGIN_DIM_CONST, 0, 0, c};
-  return (int32_t)m->p.n_dim++;
-}
-
-static int32_t tensor(model *m, int kind, int dtype, int32_t rows, int32_t cols, int32_t space) {
-  accel_plugin_tensor *t = &m->tensor[m->p.n_tensor];
-  *t = (accel_plugin_tensor){.name = "t", .kind = (uint8_t)kind, .dtype = (uint8_t)dtype, .rank = cols >= 0 ? 2 : 1, .weight = -1, .space = space};
-  t->dim[0] = rows;
-  t->dim[1] = cols >= 0 ? cols : 0;
-  return (int32_t)m->p.n_tensor++;
-}
-
-static int32_t weight(model *m, int64_t n, int64_t k, uint32_t use) {
-  int32_t id = tensor(m, ACCEL_PLUGIN_TENSOR_WEIGHT, ACCEL_PLUGIN_F32, constant(m, n), k ? constant(m, k) : -1, -1);
-  accel_plugin_weight *w = &m->weight[m->p.n_weight];
-  *w = (accel_plugin_weight){.name = "w", .rank = k ? 2 : 1, .dim = {n, k}, .use = use};
-  m->format[m->p.n_weight] = (accel_plugin_format){.store = ACCEL_PLUGIN_F32, .scale = ACCEL_PLUGIN_NO_DTYPE, .zero = ACCEL_PLUGIN_NO_DTYPE, .outer = ACCEL_PLUGIN_NO_DTYPE};
-  m->tensor[id].weight = (int32_t)m->p.n_weight++;
-  uint64_t elements = (uint64_t)n * (uint64_t)(k ? k : 1);
-  if (elements > m->n_values) m->n_values = elements;
-  return id;
-}
-
-/* A node over up to four operands; returns its result [T, cols]. */
-static int32_t node(model *m, int op, int32_t a, int32_t b, int32_t c, int32_t d, int64_t cols, int key, int64_t value) {
-  uint32_t i = m->p.n_node++;
-  int32_t y = tensor(m, ACCEL_PLUGIN_TENSOR_VALUE, ACCEL_PLUGIN_F32, 1, constant(m, cols), 0);
-  memcpy(m->in[i], (int32_t[]){a, b, c, d}, 4 * sizeof(int32_t));
-  m->out[i][0] = y;
-  m->order[i] = (int32_t)i;
-  m->node[i] = (accel_plugin_node){.op = (uint16_t)op, .version = 1, .n_in = 4, .n_out = 1, .in = m->in[i], .out = m->out[i], .attr = m->attr[i], .state = -1};
-  if (key) m->attr[i][m->node[i].n_attr++] = (accel_plugin_attr){.key = (uint16_t)key, .type = ACCEL_PLUGIN_ATTR_I, .i = value};
-  return y;
-}
-
-static int32_t linear(model *m, int32_t x, int64_t k, int64_t n, int32_t residual, int act) {
-  return node(m, ACCEL_PLUGIN_OP_LINEAR, x, weight(m, n, k, ACCEL_PLUGIN_USE_LINEAR), weight(m, n, 0, ACCEL_PLUGIN_USE_PLAIN), residual, n, ACCEL_PLUGIN_ATTR_ACT, act);
-}
-
-static int32_t norm(model *m, int32_t x, int64_t n) {
-  return node(m, ACCEL_PLUGIN_OP_NORM, x, weight(m, n, 0, ACCEL_PLUGIN_USE_PLAIN), weight(m, n, 0, ACCEL_PLUGIN_USE_PLAIN), -1, n, 0, 0);
-}
-
-static void build(model *m, int64_t hidden, int64_t inner, int64_t heads, int layers) {
-  accel_plugin_program *p = &m->p;
-  *p = (accel_plugin_program){.size = sizeof *p, .abi = ACCEL_PLUGIN_ABI_NOW, .name = "encoder", .symbol_stride = sizeof *m->symbol, .dim_stride = sizeof *m->dim,
-                              .space_stride = sizeof m->space, .tensor_stride = sizeof *m->tensor, .state_stride = sizeof(accel_plugin_state), .node_stride = sizeof *m->node,
-                              .entry_stride = sizeof m->entry, .weight_stride = sizeof *m->weight, .n_symbol = 2, .n_dim = 2, .n_space = 1, .n_entry = 1, .n_stage = 1,
-                              .symbol = m->symbol, .dim = m->dim, .space = &m->space, .tensor = m->tensor, .node = m->node, .entry = &m->entry, .weight = m->weight};
-  m->symbol[0] = (accel_plugin_symbol){"B", 0, 0, 1};
-  m->symbol[1] = (accel_plugin_symbol){"T", 0, 0, 128};
-  m->dim[0] = (accel_plugin_dim){ACCEL_PLUGIN_DIM_SYMBOL, 0, 0, 0};
-  m->dim[1] = (accel_plugin_dim){ACCEL_PLUGIN_DIM_SYMBOL, 1, 0, 0};
-  int32_t ids = tensor(m, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_I32, 1, -1, 0), lengths = tensor(m, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_I32, 0, -1, -1);
-  m->space = (accel_plugin_space){"tokens", lengths, 1, 0};
-  int32_t x = node(m, ACCEL_PLUGIN_OP_GATHER, weight(m, VOCAB, hidden, ACCEL_PLUGIN_USE_EMBEDDING), ids, -1, -1, hidden, 0, 0);
-  x = norm(m, x, hidden);
-  for (int i = 0; i < layers; i++) {
-    int32_t q = linear(m, x, hidden, hidden, -1, 0), k = linear(m, x, hidden, hidden, -1, 0), v = linear(m, x, hidden, hidden, -1, 0);
-    int32_t y = node(m, ACCEL_PLUGIN_OP_ATTENTION, q, k, v, -1, hidden, ACCEL_PLUGIN_ATTR_HEADS, heads);
-    accel_plugin_node *attention = &m->node[p->n_node - 1];
-    m->attr[p->n_node - 1][attention->n_attr++] = (accel_plugin_attr){.key = ACCEL_PLUGIN_ATTR_Q_SPACE, .type = ACCEL_PLUGIN_ATTR_I, .i = 0};
-    m->attr[p->n_node - 1][attention->n_attr++] = (accel_plugin_attr){.key = ACCEL_PLUGIN_ATTR_KV_SPACE, .type = ACCEL_PLUGIN_ATTR_I, .i = 0};
-    x = norm(m, linear(m, y, hidden, hidden, x, 0), hidden);
-    y = linear(m, x, hidden, inner, -1, ACCEL_PLUGIN_ACT_GELU);
-    x = norm(m, linear(m, y, inner, hidden, x, 0), hidden);
-  }
-  m->inputs[0] = ids;
-  m->inputs[1] = lengths;
-  m->outputs[0] = x;
-  m->entry = (accel_plugin_entry){.name = "encode", .node = m->order, .n_node = p->n_node, .in = m->inputs, .out = m->outputs, .n_in = 2, .n_out = 1};
 }
 
 /* ---- the host ---- */
@@ -147,15 +59,15 @@ static int ascending(const void *a, const void *b) { return (*(const double *)a 
 static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, double seconds) {
   model *m = calloc(1, sizeof *m);
   accel_plugin_error error = {.size = sizeof error};
-  build(m, w->hidden, w->inner, w->heads, w->layers);
-  m->values = malloc(m->n_values * sizeof(float));
-  for (uint64_t i = 0; i < m->n_values; i++) m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
+  cpu_encoder_build(&m->e, VOCAB, w->hidden, w->inner, w->heads, w->layers);
+  m->values = malloc(m->e.largest * sizeof(float));
+  for (uint64_t i = 0; i < m->e.largest; i++) m->values[i] = (float)(i * 2654435761u % 1000003) / 1000003.0f * 0.1f - 0.05f;
   if (accel__pool_create(threads, &m->pool)) return 1;
   accel_plugin_host host = {.size = sizeof host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = m, .weight_map = map, .weight_unmap = unmap, .parallel = run_parallel, .workers = count_workers};
-  accel_plugin_options options = {.size = sizeof options, .host = &host, .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->format}};
+  accel_plugin_options options = {.size = sizeof options, .host = &host, .precision = {.size = sizeof options.precision, .name = "fp32", .format = m->e.format}};
   accel_plugin_endpoint *endpoint;
   double before = now();
-  if (plugin->init(0, &m->p, &options, &endpoint, &error)) return fprintf(stderr, "%s: %s\n", w->name, error.message), 1;
+  if (plugin->init(0, &m->e.p, &options, &endpoint, &error)) return fprintf(stderr, "%s: %s\n", w->name, error.message), 1;
   double init = now() - before, flop = 0, t[4096], start;
   int32_t lengths[64], rows = 0;
   for (int i = 0; i < w->batch; i++) {
