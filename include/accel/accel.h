@@ -12,7 +12,7 @@
  *    cause chain and accel_last_remedy() what to do about it; outputs are set to NULL or 0 and nothing is leaked.
  *  - Nothing is ever simulated: a result is computed, or it is an error.  Nothing is printed; no signal is handled; no
  *    environment variable is set; no network is used; no code from a model directory runs.
- *  - Strings are UTF-8.  Pointers inside results live as long as the result.  Arrays are row-major.
+ *  - Strings are UTF-8; U+0000 inside a text is written as the two bytes C0 80.  Pointers inside results live as long as the result.  Arrays are row-major.
  *  - `X_free(X **)` and the like set the pointer to NULL and accept a pointer to NULL.
  *  - Parameter structs start with `size`; get one from its _default() function, then change what you need.  NULL means all defaults.
  *  - Threads: a context and an endpoint may be used from many threads at once.  Creation and destruction of one object must not

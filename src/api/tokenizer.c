@@ -99,6 +99,21 @@ accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts
   return status;
 }
 
+/* A C string of the buffer's own memory, or a copy in which each NUL is C0 80. */
+static accel_status write_nul(accel__buffer *buffer, char **text) {
+  if (!memchr(buffer->data, 0, buffer->n)) {
+    *text = buffer->data;
+    *buffer = (accel__buffer){0};
+    return ACCEL_OK;
+  }
+  accel__buffer out = {0};
+  for (size_t i = 0; i < buffer->n; i++) accel__buffer_bytes(&out, buffer->data[i] ? &buffer->data[i] : "\xC0\x80", buffer->data[i] ? 1 : 2);
+  accel_status status = accel__buffer_status(&out);
+  if (status == ACCEL_OK) *text = out.data;
+  else accel__buffer_free(&out);
+  return status;
+}
+
 accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens, char **text) {
   API_BEGIN();
   API_OUT(text);
@@ -108,7 +123,7 @@ accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, ui
   accel__buffer_text(&buffer, ""); /* no ids give an empty string, not NULL */
   accel_status status = accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0, accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
   if (status == ACCEL_OK) status = accel__buffer_status(&buffer);
-  if (status == ACCEL_OK) *text = buffer.data;
-  else accel__buffer_free(&buffer);
+  if (status == ACCEL_OK) status = write_nul(&buffer, text);
+  accel__buffer_free(&buffer);
   return status;
 }

@@ -49,22 +49,28 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
 
 /* ---- JSON ---- */
 
-/* C strings cannot hold U+0000, and cJSON would cut them there without a word. */
-static bool has_nul_escape(const char *text) {
-  for (const char *at = text; (at = strchr(at, '\\')) != NULL; at += 2) {
-    if (strncmp(at, "\\u0000", 6) == 0) return true;
-    if (!at[1]) break;
+/* C strings cannot hold U+0000; libaccel takes it as C0 80.  cJSON would cut strings at the escape, so it is replaced
+ * before, in place. */
+static void spell_nul(char *text) {
+  char *to = text;
+  for (const char *from = text; *from;) {
+    if (strncmp(from, "\\u0000", 6) == 0) {
+      memcpy(to, "\xC0\x80", 2);
+      from += 6, to += 2;
+    } else {
+      if (*from == '\\' && from[1]) *to++ = *from++;
+      *to++ = *from++;
+    }
   }
-  return false;
+  *to = 0;
 }
 
-static int json_parse(cli_run *run, const char *path, const char *text, size_t n, cJSON **out) {
+static int json_parse(cli_run *run, const char *path, char *text, size_t n, cJSON **out) {
   if (memchr(text, 0, n))
     return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path, strlen(text));
-  if (has_nul_escape(text))
-    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: holds \\u0000, which texts given to libaccel cannot hold", path);
+  spell_nul(text);
   const char *end = NULL;
-  *out = cJSON_ParseWithLengthOpts(text, n + 1, &end, 1);
+  *out = cJSON_ParseWithOpts(text, &end, 1);
   if (*out) return 0;
   unsigned line = 1, column = 1;
   for (const char *at = text; end && at < end; ++at) {
@@ -91,7 +97,7 @@ static int json_record(cli_run *run, const char *path, const cJSON *item, uint32
   return 0;
 }
 
-static int texts_from_json(cli_run *run, const char *path, const char *bytes, size_t size, const char *const *fields,
+static int texts_from_json(cli_run *run, const char *path, char *bytes, size_t size, const char *const *fields,
                            cli_texts *out) {
   cJSON *root;
   int code = json_parse(run, path, bytes, size, &root);

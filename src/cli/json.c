@@ -22,7 +22,10 @@ static void write_string(FILE *to, const char *text) {
   fputc('"', to);
   for (const unsigned char *s = (const unsigned char *)text; *s;) {
     int n = utf8_length(s);
-    if (!n) {
+    if (s[0] == 0xC0 && s[1] == 0x80) { /* how libaccel spells U+0000 */
+      fputs("\\u0000", to);
+      s += 2;
+    } else if (!n) {
       fputs("\xEF\xBF\xBD", to);
       ++s;
     } else if (*s == '"' || *s == '\\') {

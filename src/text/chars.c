@@ -27,7 +27,7 @@ accel_status accel__chars_decode(accel__chars *out, const char *text, size_t n) 
   accel__char *at = out->at;
   for (size_t i = 0; i < n;) {
     uint32_t c = (uint8_t)text[i];
-    size_t length = c < 0x80 ? 1 : accel__utf8_decode(text + i, n - i, &c);
+    size_t length = c < 0x80 ? 1 : accel__text_decode(text + i, n - i, &c);
     *at++ = (accel__char){c, (uint32_t)i, (uint32_t)(i + length)};
     i += length;
   }

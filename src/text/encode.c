@@ -56,7 +56,7 @@ static uint32_t chars_before(cursor *c, uint32_t byte) {
   while (c->byte < byte && c->byte < c->n) {
     uint32_t code_point;
     if ((uint8_t)c->text[c->byte] < 0x80) c->byte++;
-    else c->byte += accel__utf8_decode(c->text + c->byte, c->n - c->byte, &code_point);
+    else c->byte += accel__text_decode(c->text + c->byte, c->n - c->byte, &code_point);
     c->chars++;
   }
   return (uint32_t)c->chars;
@@ -64,7 +64,7 @@ static uint32_t chars_before(cursor *c, uint32_t byte) {
 
 static uint32_t step(const char *text, size_t n, uint32_t at) {
   uint32_t code_point;
-  return at + (uint32_t)accel__utf8_decode(text + at, n - at, &code_point);
+  return at + (uint32_t)accel__text_decode(text + at, n - at, &code_point);
 }
 
 /* Bytes of the first `lead` and the last `trail` code points of the token's span. */

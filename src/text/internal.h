@@ -18,6 +18,12 @@
 #include "text/regex.h"
 #include "text/tokenizer.h"
 
+/* One code point of a text and its length in bytes.  As accel__utf8_decode, but C0 80 is U+0000, which a C string cannot hold otherwise. */
+static inline size_t accel__text_decode(const char *text, size_t n, uint32_t *code_point) {
+  if (n > 1 && (uint8_t)text[0] == 0xC0 && (uint8_t)text[1] == 0x80) return *code_point = 0, 2;
+  return accel__utf8_decode(text, n, code_point);
+}
+
 /* Limits of what a tokenizer file may hold; beyond them ACCEL_ERROR_FORMAT names the field. */
 enum {
   ACCEL__TOKENS_MAX = 1 << 22,     /* tokens, and the highest id */

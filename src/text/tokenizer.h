@@ -8,7 +8,7 @@
  *
  * A tokenizer is read-only once loaded: any number of threads may use one at the same time, each with its own encoding.
  * Text is UTF-8; malformed sequences are read as U+FFFD, one per byte that starts no valid sequence (Python would have refused
- * them).  NUL bytes are ordinary characters.  Texts are at most 1 GiB.
+ * them).  NUL bytes are ordinary characters, and so is U+0000 written as C0 80.  Texts are at most 1 GiB.
  * Sources: tokenizer.json of huggingface/tokenizers 0.23 (behaviour held by goldens), tokenizer_config.json,
  * special_tokens_map.json and vocab.txt as transformers 5 writes them.
  */

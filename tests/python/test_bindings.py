@@ -243,10 +243,21 @@ class Tokenizers(unittest.TestCase):
         batch = tokenizer(["the cat sat", "the"], padding=True, return_offsets_mapping=True)
         self.assertEqual(batch["attention_mask"], [[1] * 5, [1, 1, 1, 0, 0]])
         self.assertEqual(batch["offset_mapping"][0], [(0, 0), (0, 3), (4, 7), (8, 11), (0, 0)])
-        with self.assertRaisesRegex(ValueError, "U\\+0000"):
-            tokenizer.encode("a\0b")
         with self.assertRaises(UnicodeEncodeError):
             tokenizer.encode("\ud800")
+
+
+    def test_nul(self):
+        """U+0000 is a character like any other; what the `tokenizers` package answers."""
+        text = "a\0b the\0"
+        for name, ids, offsets, decoded in (
+                ("bpe_roberta", [0, 69, 193, 70, 329, 193, 2], [(0, 0), (0, 1), (1, 2), (2, 3), (4, 7), (7, 8), (0, 0)], text),
+                ("unigram_xlmr", [0, 5, 24, 3, 99, 36, 3, 2], [(0, 0), (0, 1), (0, 1), (1, 2), (2, 3), (4, 7), (7, 8), (0, 0)], "ab the"),
+                ("wordpiece_accents", [2, 1, 1, 3], [(0, 0), (0, 3), (4, 8), (0, 0)], "")):
+            tokenizer = accel.Tokenizer(os.path.join(FIXTURES, "tokenizers", name + ".json"))
+            found = tokenizer(text, return_offsets_mapping=True)
+            self.assertEqual((found["input_ids"], found["offset_mapping"]), (ids, offsets), name)
+            self.assertEqual(tokenizer.decode(ids, skip_special_tokens=True), decoded)
 
 
 class Registry(unittest.TestCase):

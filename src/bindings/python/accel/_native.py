@@ -117,17 +117,12 @@ def check(status: int) -> None:
 
 
 def encode(value: Optional[str]) -> Optional[bytes]:
-    """A C string; None stays None."""
-    if value is None:
-        return None
-    data = str(value).encode("utf-8")
-    if b"\0" in data:
-        raise ValueError("texts given to libaccel cannot hold U+0000")
-    return data
+    """A C string, in which U+0000 is C0 80; None stays None."""
+    return None if value is None else str(value).encode("utf-8").replace(b"\0", b"\xc0\x80")
 
 
 def decode(value: Optional[bytes]) -> str:
-    return value.decode("utf-8", "replace") if value else ""
+    return value.replace(b"\xc0\x80", b"\0").decode("utf-8", "replace") if value else ""
 
 
 def text_array(values: Sequence[Optional[str]]) -> Any:
