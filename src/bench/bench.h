@@ -11,6 +11,7 @@
 typedef struct bench_params {
   const char *model;
   const accel_init_params *how;
+  const char *output; /* the tensor to compute; NULL: last_hidden_state, else the last hidden state */
   uint32_t batch,
       seq; /* sequences, tokens of each (with `ragged` 5 to seq); seq 0: 128, or the model's limit where that is less */
   const uint32_t *lengths; /* [batch] or NULL */

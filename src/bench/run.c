@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 
 #include <cjson/cJSON.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,15 +89,22 @@ static accel_status make_lengths(const bench_params *params, int64_t longest, be
   return ACCEL_OK;
 }
 
-/* last_hidden_state where the model has one, as the peers compute it, else its first output. */
-static accel_status choose_output(accel_endpoint *endpoint, char *name, size_t size) {
+/* How much an output stands for the encoder's work: last_hidden_state, as the peers compute it, else the highest
+ * hidden_states.N (a class with a head), else whatever the model gives. */
+static long rank_output(const char *name) {
+  if (strcmp(name, "last_hidden_state") == 0) return LONG_MAX;
+  return strncmp(name, "hidden_states.", 14) == 0 ? 1 + strtol(name + 14, NULL, 10) : 0;
+}
+
+static accel_status choose_output(const bench_params *params, accel_endpoint *endpoint, char *name, size_t size) {
   accel_strings *inputs = NULL, *outputs = NULL;
   accel_status status = accel_endpoint_io(endpoint, &inputs, &outputs);
   if (status != ACCEL_OK) return status;
-  snprintf(name, size, "%s", outputs->n ? outputs->item[0] : "");
-  for (uint32_t i = 0; i < outputs->n; ++i) {
-    if (strcmp(outputs->item[i], "last_hidden_state") == 0) snprintf(name, size, "last_hidden_state");
+  uint32_t best = 0;
+  for (uint32_t i = 1; i < outputs->n; ++i) {
+    if (rank_output(outputs->item[i]) > rank_output(outputs->item[best])) best = i;
   }
+  snprintf(name, size, "%s", params->output ? params->output : outputs->n ? outputs->item[best] : "");
   accel_strings_free(&inputs);
   accel_strings_free(&outputs);
   return ACCEL_OK;
@@ -150,7 +158,7 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   id_range(ctx, params->model, endpoint, &low, &high);
   if (!out->lengths) status = make_lengths(params, accel_processor_of(endpoint)->max_length, out);
   if (status == ACCEL_OK) status = make_inputs(params, out, low, high, items);
-  if (status == ACCEL_OK) status = choose_output(endpoint, out->output, sizeof out->output);
+  if (status == ACCEL_OK) status = choose_output(params, endpoint, out->output, sizeof out->output);
   if (status == ACCEL_OK)
     status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
   free(items[0].data);

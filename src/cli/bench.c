@@ -110,6 +110,7 @@ int cmd_bench(cli_run *run) {
   cli_init_params(run, NULL, &how);
   bench_params params = {.model = run->args[0],
                          .how = &how,
+                         .output = run->value[OPT_OUTPUTS],
                          .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
                          .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
                          .ragged = cli_flag(run, OPT_RAGGED),

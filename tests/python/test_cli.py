@@ -463,6 +463,9 @@ class Inside(Case):
         drawn = [self.good("bench", model("base"), "--ragged", "3", "--batch", "6", "--seq", "30", "--iters", "1")["lengths"] for _ in range(2)]
         self.assertEqual(drawn[0], drawn[1])
         self.assertTrue(len(set(drawn[0])) > 1 and all(5 <= n <= 30 for n in drawn[0]))
+        self.assertEqual(self.good("bench", model("mask"), "--iters", "1")["output"], "hidden_states.2")
+        self.assertEqual(self.good("bench", model("mask"), "--iters", "1", "--outputs", "logits")["output"], "logits")
+        self.bad(2, "no_such", "bench", model("mask"), "--iters", "1", "--outputs", "no_such")
         with sqlite3.connect(db) as file:
             self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (1,))
             self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
