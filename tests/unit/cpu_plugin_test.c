@@ -181,7 +181,7 @@ static void test_precisions(void **state) {
 static int open_plugin(void **state) {
   (void)state;
   char path[512];
-  snprintf(path, sizeof path, "%s/lib/accel/%d/libaccel_cpu.so", ACCEL_TEST_BUILD, ACCEL_PLUGIN_ABI_MAJOR);
+  snprintf(path, sizeof path, "%s/libaccel_cpu.so", ACCEL_TEST_PLUGINS);
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   accel_plugin_query_fn query = NULL;
   if (library) *(void **)&query = dlsym(library, ACCEL_PLUGIN_QUERY_SYMBOL);

@@ -15,7 +15,8 @@
 #define V_INLINE static inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(16)));
-typedef int32_t vm __attribute__((vector_size(16))); /* all ones or all zeros in each lane */
+typedef int32_t vm __attribute__((vector_size(16)));  /* all ones or all zeros in each lane */
+typedef uint32_t vu __attribute__((vector_size(16))); /* bits: wraps around */
 
 V_INLINE vf v_load(const float *p) {
   vf x;
@@ -49,18 +50,17 @@ V_INLINE vf v_select(vm m, vf yes, vf no) { return (vf)(((vm)yes & m) | ((vm)no 
 V_INLINE vf v_min(vf a, vf b) { return v_select(v_lt(a, b), a, b); } /* b when either is NaN, as on x86 */
 V_INLINE vf v_max(vf a, vf b) { return v_select(v_lt(b, a), a, b); }
 V_INLINE vf v_sqrt(vf x) { return (vf){sqrtf(x[0]), sqrtf(x[1]), sqrtf(x[2]), sqrtf(x[3])}; }
-V_INLINE vf v_abs(vf x) { return (vf)((vm)x & 0x7fffffff); }
-V_INLINE vf v_copysign(vf x, vf sign) { return (vf)(((vm)x & 0x7fffffff) | ((vm)sign & (int32_t)0x80000000)); }
+V_INLINE vf v_abs(vf x) { return (vf)((vu)x & 0x7fffffffu); }
+V_INLINE vf v_copysign(vf x, vf sign) { return (vf)(((vu)x & 0x7fffffffu) | ((vu)sign & 0x80000000u)); }
 /* For |x| < 2^22; larger ones and NaN pass unchanged. */
 V_INLINE vf v_rint(vf x) {
   vf magic = v_copysign(v_set(8388608.0f), x);
   return v_select(v_lt(v_abs(x), v_set(4194304.0f)), (x + magic) - magic, x);
 }
-V_INLINE vm v_int(vf n) { /* of integral |n| < 2^22; anything for others */
-  return (vm)(n + v_set(12582912.0f)) - 0x4b400000;
-}
+/* Integral n, |n| < 2^22, as two's complement; anything for others. */
+V_INLINE vu v_bits(vf n) { return (vu)(n + v_set(12582912.0f)) - 0x4b400000u; }
 /* x 2^n for integral n; only for results that are normal numbers. */
-V_INLINE vf v_ldexp_normal(vf x, vf n) { return x * (vf)(vm)(((v_int(n) + 127) & 0xff) << 23); }
+V_INLINE vf v_ldexp_normal(vf x, vf n) { return x * (vf)(((v_bits(n) + 127u) & 0xffu) << 23); }
 /* Same for |n| <= 252 and every result. */
 V_INLINE vf v_ldexp(vf x, vf n) {
   vf half = v_rint(n * 0.5f);
@@ -70,9 +70,9 @@ V_INLINE vf v_ldexp(vf x, vf n) {
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vm tiny = v_lt(x, v_set(1.17549435e-38f));
   x = v_select(tiny, x * 8388608.0f, x);
-  vm e = ((vm)x - 0x3f3504f3) >> 23; /* 1/sqrt 2 */
+  vm e = (vm)((vu)x - 0x3f3504f3u) >> 23; /* 1/sqrt 2 */
   *exponent = __builtin_convertvector(e, vf) - v_select(tiny, v_set(23.0f), v_zero());
-  return (vf)((vm)x - e * 8388608);
+  return (vf)((vu)x - ((vu)e << 23));
 }
 V_INLINE float v_sum(vf x) { return (x[0] + x[2]) + (x[1] + x[3]); }
 /* Largest element; what it answers when one is NaN is not defined. */
