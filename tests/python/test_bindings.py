@@ -394,6 +394,25 @@ class Loading(unittest.TestCase):
             done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
             self.assertEqual(done.stdout.strip(), LIBRARY)
 
+    def test_pip_installs_it(self):
+        """As pip does it: pyproject.toml, a pure wheel, no compiler."""
+        import importlib.util
+        import shutil
+        if not importlib.util.find_spec("setuptools") or not importlib.util.find_spec("pip"):
+            self.skipTest("no pip and setuptools here")
+        with tempfile.TemporaryDirectory() as work:
+            source, target = os.path.join(work, "source"), os.path.join(work, "target")
+            shutil.copytree(PACKAGE, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-build-isolation"]
+            done = subprocess.run(pip + ["--target", target, source], capture_output=True, text=True, env=dict(os.environ, CC="/no/compiler"))
+            if "invalid command 'bdist_wheel'" in done.stderr:
+                self.skipTest("this setuptools cannot make wheels")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(os.path.exists(os.path.join(target, "accel", "py.typed")))
+            code = "import accel; print(accel.__file__)"
+            done = subprocess.run([sys.executable, "-c", code], cwd=work, env=dict(os.environ, PYTHONPATH=target), stdout=subprocess.PIPE, text=True, check=True)
+            self.assertTrue(done.stdout.startswith(target), done.stdout)
+
     def test_silent(self):
         """Nothing on stdout or stderr from importing, running and leaving with open models."""
         code = f"import accel; m = accel.AutoModel.from_pretrained({os.path.join(PIPELINES, 'base')!r}); m.run(input_ids=[[2, 3]])"
