@@ -83,7 +83,7 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   for (size_t i = 0; i < t->added_n; ++i) {
     const accel__added *added = &t->added[i];
     if (added->normalized != normalized || t->added_by_id[added->id] != i + 1 || added->match_n == 0) continue;
-    strings[n++] = (accel__trie_string){added->match, added->match_n, (int32_t)i};
+    strings[n++] = (accel__trie_string){.text = added->match, .n = added->match_n, .value = (int32_t)i};
   }
   accel_status status = accel__trie_build(out, strings, n);
   free(strings);

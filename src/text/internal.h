@@ -139,6 +139,7 @@ static inline uint64_t accel__hash_bytes(uint64_t h, const char *bytes, size_t n
 }
 static inline uint64_t accel__hash_end(uint64_t h) { return (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u; }
 
+accel_status accel__vocab_reserve(accel__vocab *v, size_t n); /* room for n tokens without rehashing */
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int32_t id); /* a token already there gets the new id */
 accel_status accel__vocab_finish(accel__vocab *v);                                       /* builds by_id */
 /* The entry whose token is prefix + text, or NULL; `hash` is that of the whole, before accel__hash_end. */
@@ -160,6 +161,7 @@ typedef struct accel__trie_string {
   const char *text;
   size_t n;
   int32_t value;
+  uint64_t key; /* filled by accel__trie_build */
 } accel__trie_string;
 /* Sorts `strings` in place; of equal ones the last given wins.  Empty strings are left out. */
 accel_status accel__trie_build(accel__trie *t, accel__trie_string *strings, size_t n);

@@ -79,7 +79,7 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
   m->unk_score = least - 10; /* kUnkPenalty of SentencePiece */
   accel__trie_string *strings = malloc((v->n ? v->n : 1) * sizeof *strings);
   if (!strings) return accel__no_memory(v->n * sizeof *strings);
-  for (size_t i = 0; i < v->n; ++i) strings[i] = (accel__trie_string){accel__entry_text(v, &v->entry[i]), v->entry[i].n, v->entry[i].id};
+  for (size_t i = 0; i < v->n; ++i) strings[i] = (accel__trie_string){.text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
   accel_status status = accel__trie_build(&m->trie, strings, v->n);
   free(strings);
   return status;

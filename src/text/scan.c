@@ -206,11 +206,13 @@ static accel_status read_id(reader *r, int32_t *id) {
   return ACCEL_OK;
 }
 
+static bool is_number_char(char c) { return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E'; }
+
 static accel_status read_score(reader *r, double *out) {
   char text[64];
   size_t n = 0;
   skip_space(r);
-  while (r->at < r->end && n + 1 < sizeof text && strchr("+-.0123456789eE", *r->at) && *r->at) text[n++] = *r->at++;
+  while (r->at < r->end && n + 1 < sizeof text && is_number_char(*r->at)) text[n++] = *r->at++;
   text[n] = 0;
   char *point = strchr(text, '.'), *end; /* strtod obeys the application's locale */
   if (point) *point = *localeconv()->decimal_point;
@@ -244,6 +246,7 @@ static accel_status read_vocab_object(reader *r, accel__vocab *out) {
 
 accel_status accel__scan_vocab_object(const accel__scan *scan, const char *name, accel__vocab *out) {
   reader r = part(scan->vocab, scan->vocab_n, name, "model.vocab");
+  ACCEL_TRY(accel__vocab_reserve(out, scan->vocab_n / 20)); /* bytes a token takes, about */
   accel_status status = read_vocab_object(&r, out);
   accel__buffer_free(&r.text);
   return status;
@@ -271,6 +274,7 @@ static accel_status read_vocab_array(reader *r, accel__vocab *out, double **scor
 
 accel_status accel__scan_vocab_array(const accel__scan *scan, const char *name, accel__vocab *out, double **scores) {
   reader r = part(scan->vocab, scan->vocab_n, name, "model.vocab");
+  ACCEL_TRY(accel__vocab_reserve(out, scan->vocab_n / 36));
   accel_status status = read_vocab_array(&r, out, scores);
   accel__buffer_free(&r.text);
   return status;

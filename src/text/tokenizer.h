@@ -28,7 +28,7 @@ typedef struct accel__tokenizer accel__tokenizer;
  * tokens are counted as the package counts them: the model's id where it has the token, else on from the vocabulary's size.
  *
  * Loads a tokenizer.json, a vocab.txt, or a directory that has one of them (tokenizer.json wins), together with
- * tokenizer_config.json, special_tokens_map.json and added_tokens.json beside it where they exist.
+ * tokenizer_config.json and special_tokens_map.json beside it where they exist.
  * Errors: ACCEL_ERROR_NOT_FOUND when neither file is there; ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer,
  * model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by name. */
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out);

@@ -7,10 +7,18 @@
 
 static int by_text(const void *a, const void *b) {
   const accel__trie_string *x = a, *y = b;
+  if (x->key != y->key) return x->key < y->key ? -1 : 1;
   size_t n = x->n < y->n ? x->n : y->n;
   int order = n ? memcmp(x->text, y->text, n) : 0;
   if (order == 0) order = (x->n > y->n) - (x->n < y->n);
   return order ? order : (x->value > y->value) - (x->value < y->value);
+}
+
+/* The first 8 bytes as a number that sorts as they do (a string and the same with NULs behind it are told apart by by_text). */
+static uint64_t first_bytes(const accel__trie_string *s) {
+  uint64_t key = 0;
+  for (size_t i = 0; i < 8; ++i) key = key << 8 | (i < s->n ? (uint8_t)s->text[i] : 0);
+  return key;
 }
 
 /* A node being built: the strings [first, end) pass through it, having used up `depth` bytes. */
@@ -66,6 +74,7 @@ static accel_status build(accel__trie *t, const accel__trie_string *s, size_t n,
 accel_status accel__trie_build(accel__trie *t, accel__trie_string *strings, size_t n) {
   *t = (accel__trie){0};
   if (n == 0) return ACCEL_OK;
+  for (size_t i = 0; i < n; ++i) strings[i].key = first_bytes(&strings[i]);
   qsort(strings, n, sizeof *strings, by_text);
   range *open = NULL;
   accel_status status = build(t, strings, n, &open);

@@ -27,8 +27,7 @@ static void insert(accel__vocab *v, size_t entry) {
   v->tag[i] = (uint32_t)(h >> 32);
 }
 
-static accel_status widen(accel__vocab *v) {
-  size_t slots = v->slots ? v->slots * 2 : 4096;
+static accel_status widen(accel__vocab *v, size_t slots) {
   uint32_t *slot = calloc(slots, sizeof *slot), *tag = malloc(slots * sizeof *tag);
   if (!slot || !tag) {
     free(slot);
@@ -44,8 +43,14 @@ static accel_status widen(accel__vocab *v) {
   return ACCEL_OK;
 }
 
+accel_status accel__vocab_reserve(accel__vocab *v, size_t n) {
+  size_t slots = 4096;
+  while (slots < 2 * n && n <= ACCEL__TOKENS_MAX) slots *= 2;
+  return slots > v->slots ? widen(v, slots) : ACCEL_OK;
+}
+
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int32_t id) {
-  if (2 * v->n >= v->slots) ACCEL_TRY(widen(v));
+  if (2 * v->n >= v->slots) ACCEL_TRY(widen(v, v->slots ? v->slots * 2 : 4096));
   const accel__entry *known = accel__vocab_find(v, accel__hash_bytes(ACCEL__HASH_SEED, token, n), "", 0, token, n);
   if (known) {
     v->entry[known - v->entry].id = id;
