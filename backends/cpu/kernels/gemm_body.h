@@ -90,11 +90,11 @@ static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, in
 
 /* ---- the walk ---- */
 
-/* Rows that share one pass over the panels: their part of x and a panel stay in the second-level cache together.  64 KiB of x was better than
- * 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same). */
-static int64_t block_rows(const cpu_gemm *g) {
-  int64_t rows = 16384 / (g->k ? g->k : 1);
-  return rows < 4 * GEMM_ROWS ? 4 * GEMM_ROWS : rows;
+/* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.  64 KiB of x was better
+ * than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same); fewer than 4 tiles fetch w too often. */
+static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
+  int64_t wanted = 16384 / (g->k ? g->k : 1) / GEMM_ROWS, blocks = tiles / (wanted < 4 ? 4 : wanted);
+  return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
 static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t panel_end) {
@@ -115,19 +115,20 @@ static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel
 
 void CPU_NAME(linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-  const int64_t size = g->k * GEMM_COLS, block = block_rows(g);
+  const int64_t size = g->k * GEMM_COLS;
   if (row_end - row <= WIDE_ROWS) {
     if (row < row_end) few_rows(g, row, row_end - row, panel, panel_end);
     return;
   }
   while (row < row_end) {
-    int64_t blocks = (row_end - row + block - 1) / block, stop = row + (row_end - row + blocks - 1) / blocks;
-    const int64_t tiles = (stop - row + GEMM_ROWS - 1) / GEMM_ROWS, step = MICRO_STEPS * GEMM_COLS / tiles; /* each brings its part of the next panel */
+    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS), step = MICRO_STEPS * GEMM_COLS / tiles; /* of prefetching */
+    int64_t stop = row;
+    for (int64_t t = 0; t < tiles; t++) stop += micro_height(row_end - stop);
     for (int64_t p = panel; p < panel_end; p++)
-      for (int64_t i = row, rows, done = 0; i < stop; i += rows, done++) {
-        rows = micro_height(stop - i);
+      for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
+        rows = micro_height(row_end - i);
         micro_of_rows[rows](g->k, g->x + i * g->ldx, g->ldx, g->w + p * size, size, tile, GEMM_COLS,
-                            g->w + (p + 1) * size + done * step * (g->k / MICRO_STEPS), step);
+                            g->w + (p + 1) * size + t * step * (g->k / MICRO_STEPS), step);
         finish(g, tile, i, rows, p);
       }
     row = stop;
