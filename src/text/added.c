@@ -22,7 +22,8 @@ static int32_t longest(const accel__trie *trie, const accel__char *chars, size_t
 static bool is_word(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WORD); }
 
 /* Does the token that matched chars[at..end) of n stand? */
-static bool accepted(const accel__added *added, bool ignore_special, const accel__char *chars, size_t n, size_t at, size_t end) {
+static bool accepted(const accel__added *added, bool ignore_special, const accel__char *chars, size_t n, size_t at,
+                     size_t end) {
   if (ignore_special && added->special) return false;
   if (!added->single_word) return true;
   return (at == 0 || !is_word(chars[at - 1].c)) && (end == n || !is_word(chars[end].c));
@@ -32,8 +33,8 @@ static accel_status push(accel__splits *out, const accel__char *chars, size_t fi
   return accel__splits_push(out, (accel__split){first + from, to - from, chars[from].start, id});
 }
 
-accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special, const accel__char *chars, size_t n,
-                                size_t first, accel__splits *out) {
+accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special,
+                                const accel__char *chars, size_t n, size_t first, accel__splits *out) {
   size_t from = 0; /* not yet in a split */
   for (size_t i = 0; trie->n && i < n;) {
     size_t length = 1;

@@ -1,5 +1,5 @@
-/* bpe.c - byte pair encoding: the code points of a word become symbols, and the pair of lowest rank is merged until none is left
- * (Sennrich et al. 2016; order of merges and treatment of unknown symbols as in the `tokenizers` package). */
+/* bpe.c - byte pair encoding: the code points of a word become symbols, and the pair of lowest rank is merged until none is
+ * left (Sennrich et al. 2016; order of merges and treatment of unknown symbols as in the `tokenizers` package). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ struct accel__candidate {
 static size_t merge_slot(const accel__model *m, uint32_t left, uint32_t right) {
   uint64_t h = accel__hash_end(((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u);
   size_t i = (h >> 20) & (m->merges - 1);
-  while (m->merge[i].rank != UINT32_MAX && (m->merge[i].left != left || m->merge[i].right != right)) i = (i + 1) & (m->merges - 1);
+  while (m->merge[i].rank != UINT32_MAX && (m->merge[i].left != left || m->merge[i].right != right))
+    i = (i + 1) & (m->merges - 1);
   return i;
 }
 
@@ -43,14 +44,16 @@ const accel__merge *accel__merge_get(const accel__model *m, uint32_t left, uint3
   return found->rank == UINT32_MAX ? NULL : found;
 }
 
-/* ---- the queue: a binary heap, lowest rank first, then leftmost ---------------------------------------------------------------- */
+/* ---- the queue: a binary heap, lowest rank first, then leftmost
+ * ---------------------------------------------------------------- */
 
 static bool before(const struct accel__candidate *a, const struct accel__candidate *b) {
   return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
 static accel_status heap_push(accel__encode_scratch *s, size_t *n, struct accel__candidate new) {
-  if (*n == s->candidate_capacity) ACCEL_TRY(accel__grow(&s->candidate, &s->candidate_capacity, *n + 1, sizeof *s->candidate));
+  if (*n == s->candidate_capacity)
+    ACCEL_TRY(accel__grow(&s->candidate, &s->candidate_capacity, *n + 1, sizeof *s->candidate));
   size_t i = (*n)++;
   for (; i > 0 && before(&new, &s->candidate[(i - 1) / 2]); i = (i - 1) / 2) s->candidate[i] = s->candidate[(i - 1) / 2];
   s->candidate[i] = new;
@@ -97,7 +100,8 @@ static accel_status merge_all(const accel__model *m, accel__encode_scratch *s, s
   return ACCEL_OK;
 }
 
-/* ---- symbols of a word --------------------------------------------------------------------------------------------------------- */
+/* ---- symbols of a word
+ * --------------------------------------------------------------------------------------------------------- */
 
 static accel_status push_symbol(accel__encode_scratch *s, size_t *n, uint32_t id, uint32_t bytes) {
   if (*n == s->symbol_capacity) ACCEL_TRY(accel__grow(&s->symbol, &s->symbol_capacity, *n + 1, sizeof *s->symbol));
@@ -144,12 +148,15 @@ static accel_status push_unknown(const accel__tokenizer *t, accel__encode_scratc
   return push_symbol(s, n, (uint32_t)t->model.unk, u->n);
 }
 
-static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n, uint32_t bytes, unknown *u) {
+static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scratch *s, size_t *n, uint32_t bytes,
+                                   unknown *u) {
   const accel__model *m = &t->model;
   if (!m->unk_token) return ACCEL_OK; /* left out */
   if (m->unk < 0) {
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the text holds an unknown character",
-                       t->name, m->unk_token);
+    return accel__fail(
+        ACCEL_ERROR_FORMAT,
+        "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the text holds an unknown character", t->name,
+        m->unk_token);
   }
   if (!m->fuse_unk) ACCEL_TRY(push_unknown(t, s, n, u));
   u->n = u->waiting ? u->n + bytes : bytes;
@@ -158,7 +165,8 @@ static accel_status unknown_symbol(const accel__tokenizer *t, accel__encode_scra
 }
 
 /* Byte fallback spells the prefix and suffix too, as the package does; no real model has them together. */
-static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch *s, size_t *symbols, size_t i, size_t n, bool *done) {
+static accel_status push_bytes(const accel__tokenizer *t, accel__encode_scratch *s, size_t *symbols, size_t i, size_t n,
+                               bool *done) {
   const accel__model *m = &t->model;
   const char *text = s->utf8 + s->bound[i];
   size_t length = s->bound[i + 1] - s->bound[i];
@@ -190,8 +198,8 @@ static accel_status make_symbols(const accel__tokenizer *t, accel__encode_scratc
 }
 
 /* Symbols say how many bytes they cover; a byte belongs to the char around it. */
-static accel_status emit(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s, size_t symbols,
-                         accel__tokens *out) {
+static accel_status emit(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                         accel__encode_scratch *s, size_t symbols, accel__tokens *out) {
   size_t at = 0, first = 0;
   for (size_t i = 0; i < symbols; ++i) {
     if (s->symbol[i].n == 0) continue;
@@ -205,8 +213,8 @@ static accel_status emit(const accel__tokenizer *t, const accel__char *chars, si
   return ACCEL_OK;
 }
 
-accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                 accel__tokens *out) {
+accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                 accel__encode_scratch *s, accel__tokens *out) {
   size_t bytes, symbols = 0;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
   if (t->model.ignore_merges) {

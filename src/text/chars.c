@@ -36,7 +36,8 @@ accel_status accel__chars_decode(accel__chars *out, const char *text, size_t n) 
 }
 
 accel_status accel__splits_push(accel__splits *splits, accel__split split) {
-  if (splits->n == splits->capacity) ACCEL_TRY(accel__grow(&splits->at, &splits->capacity, splits->n + 1, sizeof *splits->at));
+  if (splits->n == splits->capacity)
+    ACCEL_TRY(accel__grow(&splits->at, &splits->capacity, splits->n + 1, sizeof *splits->at));
   splits->at[splits->n++] = split;
   return ACCEL_OK;
 }
@@ -47,8 +48,10 @@ accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *char
   size_t at = 0;
   for (size_t i = 0; i < n; ++i) {
     s->bound[i] = (uint32_t)at;
-    if (chars[i].c < 0x80) s->utf8[at++] = (char)chars[i].c;
-    else at += accel__utf8_encode(chars[i].c, s->utf8 + at);
+    if (chars[i].c < 0x80)
+      s->utf8[at++] = (char)chars[i].c;
+    else
+      at += accel__utf8_encode(chars[i].c, s->utf8 + at);
   }
   s->bound[n] = (uint32_t)at;
   *bytes = at;
@@ -69,8 +72,10 @@ void accel__count_spaces(const char *text, size_t n, uint32_t *lead, uint32_t *t
   }
 }
 
-accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first, size_t n, int32_t word) {
-  if (tokens->n == tokens->capacity) ACCEL_TRY(accel__grow(&tokens->at, &tokens->capacity, tokens->n + 1, sizeof *tokens->at));
+accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
+                                size_t n, int32_t word) {
+  if (tokens->n == tokens->capacity)
+    ACCEL_TRY(accel__grow(&tokens->at, &tokens->capacity, tokens->n + 1, sizeof *tokens->at));
   accel__token *token = &tokens->at[tokens->n++];
   *token = (accel__token){.id = id, .start = first[0].start, .end = first[n - 1].end, .word = word};
   if (t->trims) {
@@ -80,8 +85,8 @@ accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens
   return ACCEL_OK;
 }
 
-accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first, size_t n,
-                                      int32_t word, accel__encode_scratch *s) {
+accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
+                                      size_t n, int32_t word, accel__encode_scratch *s) {
   ACCEL_TRY(accel__tokens_push(t, tokens, id, first, n, word));
   if (!t->trims) return ACCEL_OK;
   size_t bytes;

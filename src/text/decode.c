@@ -29,7 +29,9 @@ static void free_list(list *l) {
   free(l->end);
 }
 
-static bool begins(const char *text, size_t n, const char *with, size_t with_n) { return with_n <= n && memcmp(text, with, with_n) == 0; }
+static bool begins(const char *text, size_t n, const char *with, size_t with_n) {
+  return with_n <= n && memcmp(text, with, with_n) == 0;
+}
 
 /* text with every `from` replaced; an empty `from` changes nothing. */
 static void replace_all(accel__buffer *out, const char *text, size_t n, const char *from, const char *to) {
@@ -46,11 +48,12 @@ static void replace_all(accel__buffer *out, const char *text, size_t n, const ch
   accel__buffer_bytes(out, text + plain, n - plain);
 }
 
-/* Undoes the spaces that tokenization puts before punctuation and contractions; `do_not` belongs to the WordPiece decoder only. */
+/* Undoes the spaces that tokenization puts before punctuation and contractions; `do_not` belongs to the WordPiece decoder
+ * only. */
 static void clean_up(accel__buffer *out, size_t begin, bool do_not, accel__buffer *work) {
-  static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},          {" !", "!"},     {" ,", ","},
-                                         {" ' ", "'"},    {" n't", "n't"},      {" 'm", "'m"},   {" do not", " don't"},
-                                         {" 's", "'s"},   {" 've", "'ve"},      {" 're", "'re"}};
+  static const char *const pairs[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                         {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                         {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; ++i) {
     if (out->n == begin || !memchr(out->data + begin, ' ', out->n - begin)) return;
     if (!do_not && pairs[i][0][1] == 'd') continue;
@@ -61,7 +64,8 @@ static void clean_up(accel__buffer *out, size_t begin, bool do_not, accel__buffe
   }
 }
 
-/* ---- the decoders ------------------------------------------------------------------------------------------------------------- */
+/* ---- the decoders
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static accel_status wordpiece(const accel__decoder *d, const list *in, list *out, accel__buffer *work) {
   size_t prefix_n = strlen(d->text), n;
@@ -84,8 +88,10 @@ static accel_status metaspace(const accel__decoder *d, const list *in, list *out
     for (size_t j = 0; j < n;) {
       uint32_t c;
       size_t length = accel__utf8_decode(text + j, n - j, &c);
-      if (c != d->c) accel__buffer_bytes(&out->text, text + j, length);
-      else if (i > 0 || d->prepend == ACCEL__PREPEND_NEVER) accel__buffer_bytes(&out->text, " ", 1);
+      if (c != d->c)
+        accel__buffer_bytes(&out->text, text + j, length);
+      else if (i > 0 || d->prepend == ACCEL__PREPEND_NEVER)
+        accel__buffer_bytes(&out->text, " ", 1);
       j += length;
     }
     ACCEL_TRY(close_string(out));
@@ -93,7 +99,8 @@ static accel_status metaspace(const accel__decoder *d, const list *in, list *out
   return ACCEL_OK;
 }
 
-/* Bytes that may be no UTF-8, with U+FFFD for each longest piece that could have begun a character (as Rust and WHATWG do). */
+/* Bytes that may be no UTF-8, with U+FFFD for each longest piece that could have begun a character (as Rust and WHATWG do).
+ */
 static void push_lossy(accel__buffer *out, const uint8_t *at, size_t n) {
   for (size_t i = 0; i < n;) {
     uint32_t c;
@@ -103,7 +110,13 @@ static void push_lossy(accel__buffer *out, const uint8_t *at, size_t n) {
       i += length;
       continue;
     }
-    uint8_t lead = at[i++], low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    uint8_t lead = at[i++],
+            low = lead == 0xE0   ? 0xA0
+                  : lead == 0xF0 ? 0x90
+                                 : 0x80,
+            high = lead == 0xED   ? 0x9F
+                   : lead == 0xF4 ? 0x8F
+                                  : 0xBF;
     int more = lead >= 0xC2 && lead <= 0xDF ? 1 : lead >= 0xE0 && lead <= 0xEF ? 2 : lead >= 0xF0 && lead <= 0xF4 ? 3 : 0;
     for (; more > 0 && i < n && at[i] >= low && at[i] <= high; --more, ++i) low = 0x80, high = 0xBF;
     accel__buffer_text(out, "\xEF\xBF\xBD");
@@ -180,8 +193,10 @@ static accel_status replace(const accel__decoder *d, const list *in, list *out, 
     ACCEL_TRY(accel__pattern_find(&d->pattern, s->chars.at, s->chars.n, s));
     for (size_t m = 0, at = 0; m < s->match_n; at += s->match[m++].n) {
       const accel__char *from = s->chars.at + at;
-      if (s->match[m].match) accel__buffer_text(&out->text, d->other);
-      else accel__buffer_bytes(&out->text, text + from[0].start, from[s->match[m].n - 1].end - from[0].start);
+      if (s->match[m].match)
+        accel__buffer_text(&out->text, d->other);
+      else
+        accel__buffer_bytes(&out->text, text + from[0].start, from[s->match[m].n - 1].end - from[0].start);
     }
     ACCEL_TRY(close_string(out));
   }
@@ -195,14 +210,17 @@ static accel_status strip(const accel__decoder *d, const list *in, list *out) {
     const char *text = string(in, i, &n);
     size_t begin = 0, end = n;
     for (size_t k = 0; k < d->start && begins(text + begin, end - begin, mark, mark_n); ++k) begin += mark_n;
-    for (size_t k = 0; k < d->stop && end - begin >= mark_n && memcmp(text + end - mark_n, mark, mark_n) == 0; ++k) end -= mark_n;
+    for (size_t k = 0; k < d->stop && end - begin >= mark_n && memcmp(text + end - mark_n, mark, mark_n) == 0; ++k)
+      end -= mark_n;
     accel__buffer_bytes(&out->text, text + begin, end - begin);
     ACCEL_TRY(close_string(out));
   }
   return ACCEL_OK;
 }
 
-static int hex(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
+static int hex(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
 
 /* "<0x41>" to 0x41; -1 for other tokens. */
 static int spelled_byte(const char *text, size_t n) {
@@ -250,17 +268,27 @@ static accel_status fuse(const list *in, list *out) {
   return close_string(out);
 }
 
-static accel_status decode_step(const accel__decoder *d, const list *in, list *out, accel__buffer *work, accel__encode_scratch *s) {
+static accel_status decode_step(const accel__decoder *d, const list *in, list *out, accel__buffer *work,
+                                accel__encode_scratch *s) {
   switch (d->kind) {
-    case ACCEL__DECODE_WORDPIECE: return wordpiece(d, in, out, work);
-    case ACCEL__DECODE_BYTE_LEVEL: return byte_level(in, out, work);
-    case ACCEL__DECODE_METASPACE: return metaspace(d, in, out);
-    case ACCEL__DECODE_BPE: return bpe(d, in, out);
-    case ACCEL__DECODE_CTC: return ctc(d, in, out, work);
-    case ACCEL__DECODE_REPLACE: return replace(d, in, out, s);
-    case ACCEL__DECODE_FUSE: return fuse(in, out);
-    case ACCEL__DECODE_STRIP: return strip(d, in, out);
-    case ACCEL__DECODE_BYTE_FALLBACK: return byte_fallback(in, out, work);
+    case ACCEL__DECODE_WORDPIECE:
+      return wordpiece(d, in, out, work);
+    case ACCEL__DECODE_BYTE_LEVEL:
+      return byte_level(in, out, work);
+    case ACCEL__DECODE_METASPACE:
+      return metaspace(d, in, out);
+    case ACCEL__DECODE_BPE:
+      return bpe(d, in, out);
+    case ACCEL__DECODE_CTC:
+      return ctc(d, in, out, work);
+    case ACCEL__DECODE_REPLACE:
+      return replace(d, in, out, s);
+    case ACCEL__DECODE_FUSE:
+      return fuse(in, out);
+    case ACCEL__DECODE_STRIP:
+      return strip(d, in, out);
+    case ACCEL__DECODE_BYTE_FALLBACK:
+      return byte_fallback(in, out, work);
   }
   return ACCEL_OK;
 }
@@ -309,7 +337,8 @@ static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean,
   return status;
 }
 
-accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, bool clean, accel__buffer *out) {
+accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, bool clean,
+                           accel__buffer *out) {
   list in = {0};
   accel_status status = tokens_of(t, ids, n, skip_special, &in);
   if (status == ACCEL_OK) return decode_list(t, &in, clean, out);

@@ -4,7 +4,8 @@
 
 #include "text/internal.h"
 
-/* ---- text to tokens ------------------------------------------------------------------------------------------------------- */
+/* ---- text to tokens
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* One segment between added tokens, already in s->chars: normalized added tokens, pre-tokenizer, model. */
 static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_special, int32_t given_word, int32_t *word,
@@ -16,14 +17,16 @@ static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_spec
     const accel__split *split = &s->splits.at[i];
     const accel__char *chars = s->chars.at + split->first;
     int32_t number = given_word >= 0 ? given_word : (*word)++;
-    if (split->id < 0) ACCEL_TRY(accel__model_tokenize(t, chars, split->n, number, s, out));
-    else ACCEL_TRY(accel__tokens_push_added(t, out, split->id, chars, split->n, number, s));
+    if (split->id < 0)
+      ACCEL_TRY(accel__model_tokenize(t, chars, split->n, number, s, out));
+    else
+      ACCEL_TRY(accel__tokens_push_added(t, out, split->id, chars, split->n, number, s));
   }
   return ACCEL_OK;
 }
 
-static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special, int32_t given_word,
-                                  accel__encode_scratch *s, accel__tokens *out) {
+static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special,
+                                  int32_t given_word, accel__encode_scratch *s, accel__tokens *out) {
   int32_t word = 0;
   ACCEL_TRY(accel__chars_decode(&s->raw, text, n));
   s->segments.n = 0;
@@ -55,8 +58,10 @@ static uint32_t chars_before(cursor *c, uint32_t byte) {
   if (byte < c->byte) c->byte = c->chars = 0;
   while (c->byte < byte && c->byte < c->n) {
     uint32_t code_point;
-    if ((uint8_t)c->text[c->byte] < 0x80) c->byte++;
-    else c->byte += accel__text_decode(c->text + c->byte, c->n - c->byte, &code_point);
+    if ((uint8_t)c->text[c->byte] < 0x80)
+      c->byte++;
+    else
+      c->byte += accel__text_decode(c->text + c->byte, c->n - c->byte, &code_point);
     c->chars++;
   }
   return (uint32_t)c->chars;
@@ -95,10 +100,11 @@ static accel_status tokenize_one(const accel__tokenizer *t, const char *text, si
   return ACCEL_OK;
 }
 
-static accel_status tokenize_sequence(const accel__tokenizer *t, const char *text, size_t n, const accel__encode_options *how,
-                                      accel__encode_scratch *s, accel__tokens *out) {
+static accel_status tokenize_sequence(const accel__tokenizer *t, const char *text, size_t n,
+                                      const accel__encode_options *how, accel__encode_scratch *s, accel__tokens *out) {
   out->n = 0;
-  if (n > ACCEL__TEXT_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "a text of %zu bytes is longer than the %d a tokenizer takes", n, ACCEL__TEXT_MAX);
+  if (n > ACCEL__TEXT_MAX)
+    return accel__fail(ACCEL_ERROR_LIMIT, "a text of %zu bytes is longer than the %d a tokenizer takes", n, ACCEL__TEXT_MAX);
   if (!how->words) return tokenize_one(t, text, n, how->ignore_special_in_text, -1, s, out);
   int32_t word = 0;
   for (size_t at = 0; at < n; ++word) {
@@ -110,7 +116,8 @@ static accel_status tokenize_sequence(const accel__tokenizer *t, const char *tex
   return ACCEL_OK;
 }
 
-/* ---- truncation ------------------------------------------------------------------------------------------------------------- */
+/* ---- truncation
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* Tokens [start, end) of one text: what is kept, then what overflows. */
 typedef struct accel__part {
@@ -136,8 +143,10 @@ static accel_status cut_parts(accel__encode_scratch *s, parts *p, size_t n, size
     return push_part(s, p, 0, n);
   }
   if (stride >= keep) {
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "stride is %zu, but only %zu tokens of the text fit beside the special tokens: choose a smaller stride",
-                       stride, keep);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "stride is %zu, but only %zu tokens of the text fit beside the special tokens: choose a smaller stride", stride,
+        keep);
   }
   for (size_t at = 0;; at += keep - stride) {
     size_t left_over = n - at, length = left_over < keep ? left_over : keep;
@@ -160,25 +169,34 @@ static void share_room(size_t room, size_t *a, size_t *b) {
 }
 
 static accel_status cut_only(size_t *n, size_t over) {
-  if (*n <= over) return accel__fail(ACCEL_ERROR_ARGUMENT, "the text that may be truncated has %zu tokens, but %zu are too many: raise max_length", *n, over);
+  if (*n <= over)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "the text that may be truncated has %zu tokens, but %zu are too many: raise max_length", *n, over);
   *n -= over;
   return ACCEL_OK;
 }
 
-static accel_status truncate(const accel__tokenizer *t, const accel__encode_options *how, bool pair, accel__encode_scratch *s, parts out[2]) {
+static accel_status truncate(const accel__tokenizer *t, const accel__encode_options *how, bool pair,
+                             accel__encode_scratch *s, parts out[2]) {
   size_t n[2] = {s->tokens[0].n, pair ? s->tokens[1].n : 0}, keep[2] = {n[0], n[1]};
   if (how->truncation != ACCEL__TRUNCATE_NONE) {
     uint32_t added = how->add_special_tokens ? accel__special_token_count(t, pair) : 0;
     if (how->max_length < added) {
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "max_length %u leaves no room for the %u special tokens", how->max_length, added);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "max_length %u leaves no room for the %u special tokens", how->max_length,
+                         added);
     }
     size_t room = how->max_length - added;
-    if (room == 0) keep[0] = keep[1] = 0;
+    if (room == 0)
+      keep[0] = keep[1] = 0;
     else if (n[0] + n[1] <= room) { /* nothing to do */
-    } else if (how->truncation == ACCEL__TRUNCATE_ONLY_FIRST) ACCEL_TRY(cut_only(&keep[0], n[0] + n[1] - room));
-    else if (how->truncation == ACCEL__TRUNCATE_ONLY_SECOND) ACCEL_TRY(cut_only(&keep[1], n[0] + n[1] - room));
-    else if (pair) share_room(room, &keep[0], &keep[1]);
-    else keep[0] = room;
+    } else if (how->truncation == ACCEL__TRUNCATE_ONLY_FIRST)
+      ACCEL_TRY(cut_only(&keep[0], n[0] + n[1] - room));
+    else if (how->truncation == ACCEL__TRUNCATE_ONLY_SECOND)
+      ACCEL_TRY(cut_only(&keep[1], n[0] + n[1] - room));
+    else if (pair)
+      share_room(room, &keep[0], &keep[1]);
+    else
+      keep[0] = room;
   }
   out[0] = (parts){0, 0};
   ACCEL_TRY(cut_parts(s, &out[0], n[0], keep[0], how->stride, how->truncate_left));
@@ -186,7 +204,8 @@ static accel_status truncate(const accel__tokenizer *t, const accel__encode_opti
   return pair ? cut_parts(s, &out[1], n[1], keep[1], how->stride, how->truncate_left) : ACCEL_OK;
 }
 
-/* ---- post-processor ----------------------------------------------------------------------------------------------------------- */
+/* ---- post-processor
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Moves both ends of a span inwards over `lead` and `trail`, never past each other. */
 static accel__span trimmed(accel__span at, uint32_t lead, uint32_t trail) {
@@ -215,12 +234,13 @@ static int8_t sequence_id(const accel__template *template, size_t i) {
   for (size_t j = i + 1; j < template->n; ++j) {
     if (template->piece[j].sequence == template->piece[i].sequence) return -1;
   }
-  return (int8_t)template->piece[i].sequence;
+  return (int8_t) template->piece[i].sequence;
 }
 
 /* `choice`: the part of each sequence of the template. */
 static void write_piece(const accel__tokenizer *t, const accel__template *template, const accel__encode_options *how,
-                        const accel__encode_scratch *s, const parts p[2], const uint32_t *choice, accel__encoding *out, size_t at) {
+                        const accel__encode_scratch *s, const parts p[2], const uint32_t *choice, accel__encoding *out,
+                        size_t at) {
   size_t sequence = 0;
   for (size_t i = 0; i < template->n; ++i) {
     const accel__template_piece *piece = &template->piece[i];
@@ -233,7 +253,8 @@ static void write_piece(const accel__tokenizer *t, const accel__template *templa
     int8_t number = special ? -1 : sequence_id(template, i);
     /* Without a post-processor the package loses track of the texts in overflowing pieces of a pair; so do we. */
     if (t->bare && template == &t->pair && (choice[0] || choice[1])) number = choice[0] || piece->sequence == 0 ? 0 : -1;
-    /* The package gives overflowing parts the number of their text, whatever the template says; RobertaProcessing knows better. */
+    /* The package gives overflowing parts the number of their text, whatever the template says; RobertaProcessing knows
+     * better. */
     if (!special && chosen > 0) type = t->roberta && how->add_special_tokens ? 0 : piece->sequence;
     for (size_t j = 0; j < n; ++j, ++at) {
       if (special) {
@@ -265,15 +286,19 @@ static size_t piece_length(const accel__template *template, bool specials, const
   return n;
 }
 
-/* Which parts meet in which piece.  Piece 0 has all first parts; the order of the others is that of merging one sequence after the
- * other: every overflowing piece so far with all parts of the next, then piece 0 with the next's overflowing parts. */
-static accel_status combine(const accel__template *template, const parts p[2], accel__encode_scratch *s, size_t *pieces, size_t *width) {
+/* Which parts meet in which piece.  Piece 0 has all first parts; the order of the others is that of merging one sequence
+ * after the other: every overflowing piece so far with all parts of the next, then piece 0 with the next's overflowing
+ * parts. */
+static accel_status combine(const accel__template *template, const parts p[2], accel__encode_scratch *s, size_t *pieces,
+                            size_t *width) {
   size_t n = 1, w = 0, total = 1;
   for (size_t i = 0; i < template->n; ++i) w += template->piece[i].sequence >= 0;
   for (size_t i = 0; i < template->n; ++i) {
     if (template->piece[i].sequence < 0) continue;
     total *= p[template->piece[i].sequence].n;
-    if (total > ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "truncation leaves more than %d overflowing pieces: raise max_length", ACCEL__TOKENS_MAX);
+    if (total > ACCEL__TOKENS_MAX)
+      return accel__fail(ACCEL_ERROR_LIMIT, "truncation leaves more than %d overflowing pieces: raise max_length",
+                         ACCEL__TOKENS_MAX);
   }
   /* The new list is written behind the old one and moved down. */
   ACCEL_TRY(accel__grow(&s->combination, &s->combination_capacity, 2 * total * (w ? w : 1), sizeof *s->combination));
@@ -316,14 +341,16 @@ static accel_status reserve(accel__encoding *out, size_t tokens, size_t pieces) 
   return ACCEL_OK;
 }
 
-static accel_status post_process(const accel__tokenizer *t, const accel__encode_options *how, bool pair, const parts p[2], accel__encoding *out) {
+static accel_status post_process(const accel__tokenizer *t, const accel__encode_options *how, bool pair, const parts p[2],
+                                 accel__encoding *out) {
   accel__encode_scratch *s = out->scratch;
   const accel__template *template = pair ? &t->pair : &t->single;
   size_t pieces = 0, width = 0, total = 0;
   ACCEL_TRY(combine(template, p, s, &pieces, &width));
   for (size_t i = 0; i < pieces; ++i) {
     total += piece_length(template, how->add_special_tokens, s, p, s->combination + i * width);
-    if (total > INT32_MAX) return accel__fail(ACCEL_ERROR_LIMIT, "the overflowing pieces hold more than %d tokens: raise max_length", INT32_MAX);
+    if (total > INT32_MAX)
+      return accel__fail(ACCEL_ERROR_LIMIT, "the overflowing pieces hold more than %d tokens: raise max_length", INT32_MAX);
   }
   ACCEL_TRY(reserve(out, total, pieces));
   out->start[0] = 0;
@@ -356,8 +383,16 @@ void accel__encoding_free(accel__encoding *e) {
   if (!e) return;
   accel__encode_scratch *s = e->scratch;
   if (s) {
-    void *owned[] = {s->raw.at, s->chars.at, s->other.at, s->segments.at, s->splits.at, s->other_splits.at, s->tokens[0].at, s->tokens[1].at,
-                     s->match, s->change, s->utf8, s->bound, s->hash, s->symbol, s->candidate, s->regex.at, s->best, s->part, s->combination, s};
+    void *owned[] = {s->raw.at,       s->chars.at,
+                     s->other.at,     s->segments.at,
+                     s->splits.at,    s->other_splits.at,
+                     s->tokens[0].at, s->tokens[1].at,
+                     s->match,        s->change,
+                     s->utf8,         s->bound,
+                     s->hash,         s->symbol,
+                     s->candidate,    s->regex.at,
+                     s->best,         s->part,
+                     s->combination,  s};
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }
   void *owned[] = {e->start, e->ids, e->type_ids, e->special, e->bytes, e->chars, e->word_ids, e->sequence_ids};

@@ -1,8 +1,8 @@
 /* internal.h - what the files of src/text share; nobody else includes it.
  *
- * One text runs through: code points with their place in the original (accel__chars) -> added tokens cut out -> normalizer ->
- * pre-tokenizer (accel__splits) -> model (accel__tokens) -> truncation and post-processor (encode.c).
- * Every step works on code points, so alignments are one pair per code point, where the `tokenizers` package keeps one per byte.
+ * One text runs through: code points with their place in the original (accel__chars) -> added tokens cut out -> normalizer
+ * -> pre-tokenizer (accel__splits) -> model (accel__tokens) -> truncation and post-processor (encode.c). Every step works on
+ * code points, so alignments are one pair per code point, where the `tokenizers` package keeps one per byte.
  */
 #ifndef ACCEL_TEXT_INTERNAL_H
 #define ACCEL_TEXT_INTERNAL_H
@@ -18,7 +18,8 @@
 #include "text/regex.h"
 #include "text/tokenizer.h"
 
-/* One code point of a text and its length in bytes.  As accel__utf8_decode, but C0 80 is U+0000, which a C string cannot hold otherwise. */
+/* One code point of a text and its length in bytes.  As accel__utf8_decode, but C0 80 is U+0000, which a C string cannot
+ * hold otherwise. */
 static inline size_t accel__text_decode(const char *text, size_t n, uint32_t *code_point) {
   if (n > 1 && (uint8_t)text[0] == 0xC0 && (uint8_t)text[1] == 0x80) return *code_point = 0, 2;
   return accel__utf8_decode(text, n, code_point);
@@ -26,16 +27,17 @@ static inline size_t accel__text_decode(const char *text, size_t n, uint32_t *co
 
 /* Limits of what a tokenizer file may hold; beyond them ACCEL_ERROR_FORMAT names the field. */
 enum {
-  ACCEL__TOKENS_MAX = 1 << 22,     /* tokens, and the highest id */
-  ACCEL__STEPS_MAX = 64,           /* steps of one normalizer, pre-tokenizer or decoder, sequences flattened */
-  ACCEL__TEMPLATE_MAX = 64,        /* pieces of one template */
-  ACCEL__TEXT_MAX = 1 << 30,       /* bytes of one text */
+  ACCEL__TOKENS_MAX = 1 << 22, /* tokens, and the highest id */
+  ACCEL__STEPS_MAX = 64,       /* steps of one normalizer, pre-tokenizer or decoder, sequences flattened */
+  ACCEL__TEMPLATE_MAX = 64,    /* pieces of one template */
+  ACCEL__TEXT_MAX = 1 << 30,   /* bytes of one text */
 };
 
 /* Grows *array (of `size`-byte items, `capacity` of them) to hold `need`; keeps what it holds. */
 accel_status accel__grow(void *array, size_t *capacity, size_t need, size_t size);
 
-/* ---- code points on their way ------------------------------------------------------------------------------------------- */
+/* ---- code points on their way -------------------------------------------------------------------------------------------
+ */
 
 typedef struct accel__char {
   uint32_t c;          /* code point */
@@ -58,10 +60,10 @@ typedef struct accel__splits {
 
 typedef struct accel__token {
   int32_t id;
-  uint32_t start, end;   /* original bytes */
-  uint32_t start_char, end_char; /* the same in code points; filled when the text is done */
-  int32_t word;          /* number of the split, or of the word given */
-  uint32_t lead, trail;  /* spaces at the ends of the token's text; counted only when the post-processor trims */
+  uint32_t start, end;              /* original bytes */
+  uint32_t start_char, end_char;    /* the same in code points; filled when the text is done */
+  int32_t word;                     /* number of the split, or of the word given */
+  uint32_t lead, trail;             /* spaces at the ends of the token's text; counted only when the post-processor trims */
   uint32_t lead_bytes, trail_bytes; /* what as many code points of the original take there */
 } accel__token;
 typedef struct accel__tokens {
@@ -70,8 +72,8 @@ typedef struct accel__tokens {
 } accel__tokens;
 
 typedef struct accel__match {
-  size_t n;     /* chars */
-  bool match;   /* of the pattern; false: text between matches */
+  size_t n;   /* chars */
+  bool match; /* of the pattern; false: text between matches */
 } accel__match;
 
 /* Memory of one encode call, kept in the encoding. */
@@ -111,7 +113,8 @@ static inline size_t accel__utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 
 /* UTF-8 of chars[0..n) into scratch->utf8, scratch->bound[0..n] = where each begins; *bytes is bound[n]. */
 accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *chars, size_t n, size_t *bytes);
 
-/* ---- vocabulary ---------------------------------------------------------------------------------------------------------- */
+/* ---- vocabulary ----------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct accel__entry {
   size_t offset; /* into bytes; NUL-terminated there */
@@ -122,12 +125,12 @@ typedef struct accel__vocab {
   accel__buffer bytes;
   accel__entry *entry;
   size_t n, capacity;
-  uint32_t *slot;   /* open addressing: entry + 1 */
-  uint32_t *tag;    /* beside slot: upper half of the hash */
-  size_t slots;     /* power of two */
-  uint32_t *by_id;  /* entry + 1; [max_id + 1] */
-  size_t ids;       /* max_id + 1 */
-  size_t longest;   /* bytes */
+  uint32_t *slot;  /* open addressing: entry + 1 */
+  uint32_t *tag;   /* beside slot: upper half of the hash */
+  size_t slots;    /* power of two */
+  uint32_t *by_id; /* entry + 1; [max_id + 1] */
+  size_t ids;      /* max_id + 1 */
+  size_t longest;  /* bytes */
 } accel__vocab;
 
 /* The hash can be carried from prefix to prefix: start with ACCEL__HASH_SEED. */
@@ -140,16 +143,21 @@ static inline uint64_t accel__hash_bytes(uint64_t h, const char *bytes, size_t n
 static inline uint64_t accel__hash_end(uint64_t h) { return (h ^ (h >> 29)) * 0xBF58476D1CE4E5B9u; }
 
 accel_status accel__vocab_reserve(accel__vocab *v, size_t n); /* room for n tokens without rehashing */
-accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int32_t id); /* a token already there gets the new id */
-accel_status accel__vocab_finish(accel__vocab *v);                                       /* builds by_id */
+accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n,
+                              int32_t id);         /* a token already there gets the new id */
+accel_status accel__vocab_finish(accel__vocab *v); /* builds by_id */
 /* The entry whose token is prefix + text, or NULL; `hash` is that of the whole, before accel__hash_end. */
-const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n, const char *text, size_t n);
+const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n,
+                                      const char *text, size_t n);
 int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n); /* -1 */
 const accel__entry *accel__vocab_token(const accel__vocab *v, int32_t id);   /* NULL */
-static inline const char *accel__entry_text(const accel__vocab *v, const accel__entry *e) { return v->bytes.data + e->offset; }
+static inline const char *accel__entry_text(const accel__vocab *v, const accel__entry *e) {
+  return v->bytes.data + e->offset;
+}
 void accel__vocab_free(accel__vocab *v);
 
-/* ---- trie over code points: longest or every prefix ------------------------------------------------------------------------ */
+/* ---- trie over code points: longest or every prefix
+ * ------------------------------------------------------------------------ */
 
 typedef struct accel__trie {
   uint32_t *first; /* [n + 1] children of node i are [first[i], first[i+1]) */
@@ -169,7 +177,8 @@ accel_status accel__trie_build(accel__trie *t, accel__trie_string *strings, size
 uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c);
 void accel__trie_free(accel__trie *t);
 
-/* ---- steps of tokenizer.json --------------------------------------------------------------------------------------------- */
+/* ---- steps of tokenizer.json ---------------------------------------------------------------------------------------------
+ */
 
 /* What Replace and Split look for. */
 typedef enum accel__pattern_kind {
@@ -183,15 +192,27 @@ typedef struct accel__pattern {
   size_t n;
   const accel__regex *regex; /* REGEX */
 } accel__pattern;
-accel_status accel__pattern_parse(accel__arena *arena, const accel__json_file *file, const accel__json *object, accel__pattern *out);
+accel_status accel__pattern_parse(accel__arena *arena, const accel__json_file *file, const accel__json *object,
+                                  accel__pattern *out);
 /* Cuts chars[0..n) into matches and what is between them, in scratch->match. */
 accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n, accel__encode_scratch *s);
-size_t accel__gpt2_next(const accel__char *chars, size_t n); /* length of the next match of the pattern of ByteLevel; n > 0 */
+size_t accel__gpt2_next(const accel__char *chars,
+                        size_t n); /* length of the next match of the pattern of ByteLevel; n > 0 */
 
 typedef enum accel__normalizer_kind {
-  ACCEL__NORMALIZE_BERT, ACCEL__NORMALIZE_STRIP, ACCEL__NORMALIZE_STRIP_ACCENTS, ACCEL__NORMALIZE_NFC, ACCEL__NORMALIZE_NFD,
-  ACCEL__NORMALIZE_NFKC, ACCEL__NORMALIZE_NFKD, ACCEL__NORMALIZE_LOWERCASE, ACCEL__NORMALIZE_NMT, ACCEL__NORMALIZE_PRECOMPILED,
-  ACCEL__NORMALIZE_REPLACE, ACCEL__NORMALIZE_PREPEND, ACCEL__NORMALIZE_BYTE_LEVEL,
+  ACCEL__NORMALIZE_BERT,
+  ACCEL__NORMALIZE_STRIP,
+  ACCEL__NORMALIZE_STRIP_ACCENTS,
+  ACCEL__NORMALIZE_NFC,
+  ACCEL__NORMALIZE_NFD,
+  ACCEL__NORMALIZE_NFKC,
+  ACCEL__NORMALIZE_NFKD,
+  ACCEL__NORMALIZE_LOWERCASE,
+  ACCEL__NORMALIZE_NMT,
+  ACCEL__NORMALIZE_PRECOMPILED,
+  ACCEL__NORMALIZE_REPLACE,
+  ACCEL__NORMALIZE_PREPEND,
+  ACCEL__NORMALIZE_BYTE_LEVEL,
 } accel__normalizer_kind;
 typedef struct accel__normalizer {
   accel__normalizer_kind kind;
@@ -207,16 +228,28 @@ typedef struct accel__normalizer {
 } accel__normalizer;
 
 typedef enum accel__behavior {
-  ACCEL__SPLIT_REMOVED, ACCEL__SPLIT_ISOLATED, ACCEL__SPLIT_MERGED_WITH_PREVIOUS, ACCEL__SPLIT_MERGED_WITH_NEXT, ACCEL__SPLIT_CONTIGUOUS,
+  ACCEL__SPLIT_REMOVED,
+  ACCEL__SPLIT_ISOLATED,
+  ACCEL__SPLIT_MERGED_WITH_PREVIOUS,
+  ACCEL__SPLIT_MERGED_WITH_NEXT,
+  ACCEL__SPLIT_CONTIGUOUS,
 } accel__behavior;
 typedef enum accel__pre_tokenizer_kind {
-  ACCEL__PRE_BERT, ACCEL__PRE_BYTE_LEVEL, ACCEL__PRE_DELIMITER, ACCEL__PRE_METASPACE, ACCEL__PRE_WHITESPACE, ACCEL__PRE_WHITESPACE_SPLIT,
-  ACCEL__PRE_PUNCTUATION, ACCEL__PRE_SPLIT, ACCEL__PRE_DIGITS, ACCEL__PRE_FIXED_LENGTH,
+  ACCEL__PRE_BERT,
+  ACCEL__PRE_BYTE_LEVEL,
+  ACCEL__PRE_DELIMITER,
+  ACCEL__PRE_METASPACE,
+  ACCEL__PRE_WHITESPACE,
+  ACCEL__PRE_WHITESPACE_SPLIT,
+  ACCEL__PRE_PUNCTUATION,
+  ACCEL__PRE_SPLIT,
+  ACCEL__PRE_DIGITS,
+  ACCEL__PRE_FIXED_LENGTH,
 } accel__pre_tokenizer_kind;
 typedef enum accel__prepend { ACCEL__PREPEND_ALWAYS, ACCEL__PREPEND_FIRST, ACCEL__PREPEND_NEVER } accel__prepend;
 typedef struct accel__pre_tokenizer {
   accel__pre_tokenizer_kind kind;
-  accel__behavior behavior; /* PUNCTUATION, SPLIT */
+  accel__behavior behavior;         /* PUNCTUATION, SPLIT */
   bool add_prefix_space, use_regex; /* BYTE_LEVEL */
   bool individual_digits, invert, split;
   uint32_t c;             /* DELIMITER, METASPACE */
@@ -226,16 +259,23 @@ typedef struct accel__pre_tokenizer {
 } accel__pre_tokenizer;
 
 typedef enum accel__decoder_kind {
-  ACCEL__DECODE_WORDPIECE, ACCEL__DECODE_BYTE_LEVEL, ACCEL__DECODE_METASPACE, ACCEL__DECODE_BPE, ACCEL__DECODE_CTC, ACCEL__DECODE_REPLACE,
-  ACCEL__DECODE_FUSE, ACCEL__DECODE_STRIP, ACCEL__DECODE_BYTE_FALLBACK,
+  ACCEL__DECODE_WORDPIECE,
+  ACCEL__DECODE_BYTE_LEVEL,
+  ACCEL__DECODE_METASPACE,
+  ACCEL__DECODE_BPE,
+  ACCEL__DECODE_CTC,
+  ACCEL__DECODE_REPLACE,
+  ACCEL__DECODE_FUSE,
+  ACCEL__DECODE_STRIP,
+  ACCEL__DECODE_BYTE_FALLBACK,
 } accel__decoder_kind;
 typedef struct accel__decoder {
   accel__decoder_kind kind;
   const char *text, *other; /* prefix, suffix, pad token; word delimiter, replacement */
   bool clean_up;
-  uint32_t c;         /* METASPACE, STRIP */
+  uint32_t c; /* METASPACE, STRIP */
   accel__prepend prepend;
-  size_t start, stop; /* STRIP */
+  size_t start, stop;     /* STRIP */
   accel__pattern pattern; /* REPLACE */
 } accel__decoder;
 
@@ -251,7 +291,12 @@ typedef struct accel__template {
   uint32_t added; /* special tokens in it */
 } accel__template;
 
-typedef enum accel__model_kind { ACCEL__MODEL_WORDPIECE, ACCEL__MODEL_WORDLEVEL, ACCEL__MODEL_BPE, ACCEL__MODEL_UNIGRAM } accel__model_kind;
+typedef enum accel__model_kind {
+  ACCEL__MODEL_WORDPIECE,
+  ACCEL__MODEL_WORDLEVEL,
+  ACCEL__MODEL_BPE,
+  ACCEL__MODEL_UNIGRAM
+} accel__model_kind;
 typedef struct accel__merge {
   uint32_t left, right; /* ids */
   uint32_t rank, id;    /* rank = UINT32_MAX: empty slot */
@@ -270,7 +315,7 @@ typedef struct accel__model {
   size_t merges;       /* slots, power of two; 0 none */
   double *score;       /* Unigram, by id */
   double unk_score;
-  accel__trie trie;    /* Unigram */
+  accel__trie trie;     /* Unigram */
   int32_t byte_id[256]; /* "<0x41>"; -1 none */
 } accel__model;
 
@@ -294,21 +339,22 @@ struct accel__tokenizer {
   accel__pre_tokenizer *pre_tokenizer;
   size_t pre_tokenizers;
   accel__template single, pair;
-  bool bare;     /* no post-processor */
-  bool roberta;  /* RobertaProcessing: every type id is 0, also in overflowing pieces */
-  size_t trims;  /* how often offsets are trimmed of spaces */
+  bool bare;    /* no post-processor */
+  bool roberta; /* RobertaProcessing: every type id is 0, also in overflowing pieces */
+  size_t trims; /* how often offsets are trimmed of spaces */
   bool trim_prefix_space[4];
   accel__decoder *decoder;
   size_t decoders; /* 0: tokens joined by spaces */
   accel__added *added;
   size_t added_n;
-  accel__vocab added_vocab;    /* content -> id */
-  uint32_t *added_by_id;       /* added + 1; [added_ids] */
+  accel__vocab added_vocab; /* content -> id */
+  uint32_t *added_by_id;    /* added + 1; [added_ids] */
   size_t added_ids;
   accel__trie raw_trie, normalized_trie; /* value: index of the added token */
 };
 
-/* ---- the steps, one file each -------------------------------------------------------------------------------------------- */
+/* ---- the steps, one file each --------------------------------------------------------------------------------------------
+ */
 
 /* normalize.c: chars in, chars out, both s->chars. */
 accel_status accel__normalize(const accel__normalizer *steps, size_t n, accel__encode_scratch *s);
@@ -318,20 +364,21 @@ int accel__char_to_byte(uint32_t c);
 /* pretokenize.c: s->chars and s->splits in and out. */
 accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, accel__encode_scratch *s);
 /* added.c: cuts chars[0..n) at added tokens of `trie`, appending to `out` splits that start at `first`. */
-accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special, const accel__char *chars, size_t n,
-                                size_t first, accel__splits *out);
+accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special,
+                                const accel__char *chars, size_t n, size_t first, accel__splits *out);
 accel_status accel__added_build(accel__tokenizer *t); /* ids, normalized forms and tries, once `added` is filled */
 /* model.c, bpe.c, unigram.c: appends the tokens of one split to `out`. */
-accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                   accel__tokens *out);
-accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                 accel__tokens *out);
-accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                     accel__tokens *out);
-accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first, size_t n, int32_t word);
+accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                   accel__encode_scratch *s, accel__tokens *out);
+accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                 accel__encode_scratch *s, accel__tokens *out);
+accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                     accel__encode_scratch *s, accel__tokens *out);
+accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
+                                size_t n, int32_t word);
 /* An added token's; its spaces are those of the text matched. */
-accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first, size_t n,
-                                      int32_t word, accel__encode_scratch *s);
+accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
+                                      size_t n, int32_t word, accel__encode_scratch *s);
 /* Counts the spaces that trimming offsets cares for at the ends of `text`. */
 void accel__count_spaces(const char *text, size_t n, uint32_t *lead, uint32_t *trail);
 /* load.c helpers used by the step parsers in steps.c */

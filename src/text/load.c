@@ -1,4 +1,5 @@
-/* load.c - a tokenizer from tokenizer.json or vocab.txt, and what tokenizer_config.json and special_tokens_map.json say of it. */
+/* load.c - a tokenizer from tokenizer.json or vocab.txt, and what tokenizer_config.json and special_tokens_map.json say of
+ * it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +16,19 @@ static accel_status kept_string(accel__tokenizer *t, const char *text, const cha
   return *out ? ACCEL_OK : accel__no_memory(strlen(text));
 }
 
-/* ---- model ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- model
+ * -------------------------------------------------------------------------------------------------------------------------
+ */
 
 static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
   static const char *const names[] = {"WordPiece", "WordLevel", "BPE", "Unigram"};
   const char *type = NULL;
   ACCEL_TRY_AS(accel__json_string(file, model, "type", &type), "model");
   if (!type) { /* files from before there was a type */
-    type = scan->merges ? "BPE" : scan->vocab && *scan->vocab == '[' ? "Unigram" : accel__json_get(model, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+    type = scan->merges                                         ? "BPE"
+           : scan->vocab && *scan->vocab == '['                 ? "Unigram"
+           : accel__json_get(model, "max_input_chars_per_word") ? "WordPiece"
+                                                                : "WordLevel";
   }
   for (int i = 0; i < 4; ++i) {
     if (strcmp(type, names[i]) != 0) continue;
@@ -30,7 +36,8 @@ static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model,
     t->info.model_type = names[i];
     return ACCEL_OK;
   }
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.type' is '%s', expected BPE, Unigram, WordLevel or WordPiece", file->name, type);
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "%s: field 'model.type' is '%s', expected BPE, Unigram, WordLevel or WordPiece", file->name, type);
 }
 
 static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *model) {
@@ -48,9 +55,11 @@ static accel_status model_fields(accel__tokenizer *t, file_t *file, json_t *mode
   ACCEL_TRY(accel__json_bool(file, model, "ignore_merges", &m->ignore_merges));
   ACCEL_TRY(accel__json_number(file, model, "dropout", &dropout));
   if (dropout != 0) {
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.dropout' is %g: ids would be random; set it to null", file->name, dropout);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'model.dropout' is %g: ids would be random; set it to null",
+                       file->name, dropout);
   }
-  if (strlen(suffix) > 64) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.end_of_word_suffix' is longer than 64 bytes", file->name);
+  if (strlen(suffix) > 64)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.end_of_word_suffix' is longer than 64 bytes", file->name);
   m->max_chars = (size_t)max_chars;
   m->prefix_n = strlen(prefix);
   m->suffix_n = strlen(suffix);
@@ -79,7 +88,9 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
   m->unk_score = least - 10; /* kUnkPenalty of SentencePiece */
   accel__trie_string *strings = malloc((v->n ? v->n : 1) * sizeof *strings);
   if (!strings) return accel__no_memory(v->n * sizeof *strings);
-  for (size_t i = 0; i < v->n; ++i) strings[i] = (accel__trie_string){.text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
+  for (size_t i = 0; i < v->n; ++i)
+    strings[i] =
+        (accel__trie_string){.text = accel__entry_text(v, &v->entry[i]), .n = v->entry[i].n, .value = v->entry[i].id};
   accel_status status = accel__trie_build(&m->trie, strings, v->n);
   free(strings);
   return status;
@@ -92,10 +103,12 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
     ACCEL_TRY(m->kind == ACCEL__MODEL_UNIGRAM ? accel__scan_vocab_array(scan, t->name, &t->vocab, &m->score)
                                               : accel__scan_vocab_object(scan, t->name, &t->vocab));
   }
-  if (t->vocab.n == 0) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.vocab' is missing or empty, expected %s", file->name, field);
+  if (t->vocab.n == 0)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.vocab' is missing or empty, expected %s", file->name, field);
   ACCEL_TRY(accel__vocab_finish(&t->vocab));
   t->info.model_vocab_size = (uint32_t)t->vocab.n;
-  if (m->kind == ACCEL__MODEL_UNIGRAM) t->info.model_vocab_size = (uint32_t)t->vocab.ids; /* equal tokens count twice there */
+  if (m->kind == ACCEL__MODEL_UNIGRAM)
+    t->info.model_vocab_size = (uint32_t)t->vocab.ids; /* equal tokens count twice there */
   m->unk = m->unk_token ? accel__vocab_id(&t->vocab, m->unk_token, strlen(m->unk_token)) : -1;
   if (m->byte_fallback) find_byte_tokens(t);
   if (m->kind == ACCEL__MODEL_UNIGRAM) return build_unigram(t, file, model);
@@ -104,10 +117,11 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
   return accel__scan_merges(scan, t->name, t);
 }
 
-/* ---- added tokens -------------------------------------------------------------------------------------------------------------------- */
+/* ---- added tokens
+ * -------------------------------------------------------------------------------------------------------------------- */
 
-/* Ids are given as the package gives them: the model's where it has the token, else counting on from the vocabulary's size; the
- * file's own ids say the same wherever they make sense. */
+/* Ids are given as the package gives them: the model's where it has the token, else counting on from the vocabulary's size;
+ * the file's own ids say the same wherever they make sense. */
 static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, int32_t *next_id) {
   accel__added *a = &t->added[t->added_n];
   const char *content = NULL;
@@ -125,7 +139,8 @@ static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, i
   a->id = accel__vocab_id(&t->added_vocab, content, a->content_n);
   if (a->id < 0) a->id = accel__vocab_id(&t->vocab, content, a->content_n);
   if (a->id < 0) a->id = (*next_id)++;
-  if (a->id >= ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d", file->name, ACCEL__TOKENS_MAX);
+  if (a->id >= ACCEL__TOKENS_MAX)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d", file->name, ACCEL__TOKENS_MAX);
   t->added_n++;
   return accel__vocab_add(&t->added_vocab, content, a->content_n, a->id);
 }
@@ -135,7 +150,9 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file) {
   ACCEL_TRY(accel__json_array(file, file->root, "added_tokens", &array));
   size_t n = 0;
   ACCEL_JSON_EACH(item, array) n++;
-  if (n > ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens", file->name, ACCEL__TOKENS_MAX);
+  if (n > ACCEL__TOKENS_MAX)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens", file->name,
+                       ACCEL__TOKENS_MAX);
   t->added = accel__arena_array(&t->arena, n, sizeof *t->added);
   if (!t->added) return accel__no_memory(n * sizeof *t->added);
   int32_t next_id = (int32_t)t->info.model_vocab_size;
@@ -143,7 +160,8 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file) {
   return accel__added_build(t);
 }
 
-/* ---- truncation and padding as tokenizer.json has them --------------------------------------------------------------------------------- */
+/* ---- truncation and padding as tokenizer.json has them
+ * --------------------------------------------------------------------------------- */
 
 static accel_status parse_truncation(accel__tokenizer *t, file_t *file, json_t *object) {
   if (!object) return ACCEL_OK;
@@ -158,9 +176,12 @@ static accel_status parse_truncation(accel__tokenizer *t, file_t *file, json_t *
   t->info.file_stride = (uint32_t)stride;
   t->info.truncate_left = strcmp(direction, "Left") == 0;
   t->info.file_truncation = ACCEL__TRUNCATE_LONGEST_FIRST;
-  if (strcmp(strategy, "OnlyFirst") == 0) t->info.file_truncation = ACCEL__TRUNCATE_ONLY_FIRST;
-  else if (strcmp(strategy, "OnlySecond") == 0) t->info.file_truncation = ACCEL__TRUNCATE_ONLY_SECOND;
-  else if (strcmp(strategy, "LongestFirst") != 0) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'truncation.strategy' is '%s'", file->name, strategy);
+  if (strcmp(strategy, "OnlyFirst") == 0)
+    t->info.file_truncation = ACCEL__TRUNCATE_ONLY_FIRST;
+  else if (strcmp(strategy, "OnlySecond") == 0)
+    t->info.file_truncation = ACCEL__TRUNCATE_ONLY_SECOND;
+  else if (strcmp(strategy, "LongestFirst") != 0)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'truncation.strategy' is '%s'", file->name, strategy);
   return ACCEL_OK;
 }
 
@@ -181,7 +202,8 @@ static accel_status parse_padding(accel__tokenizer *t, file_t *file, json_t *obj
   return ACCEL_OK;
 }
 
-/* ---- tokenizer.json ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- tokenizer.json
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
 static void count_tokens(accel__tokenizer *t) {
   size_t shared = 0;
@@ -198,9 +220,11 @@ static void count_tokens(accel__tokenizer *t) {
 static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan) {
   json_t *root = file->root, *model = accel__json_get(root, "model");
   const char *version = "1.0";
-  if (!cJSON_IsObject(root) || !cJSON_IsObject(model)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model' must be an object", file->name);
+  if (!cJSON_IsObject(root) || !cJSON_IsObject(model))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model' must be an object", file->name);
   ACCEL_TRY(accel__json_string(file, root, "version", &version));
-  if (strcmp(version, "1.0") != 0) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'version' is '%s', expected 1.0", file->name, version);
+  if (strcmp(version, "1.0") != 0)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'version' is '%s', expected 1.0", file->name, version);
   ACCEL_TRY(model_kind(t, file, model, scan));
   ACCEL_TRY_AS(model_fields(t, file, model), "model");
   ACCEL_TRY(build_model(t, file, model, scan));
@@ -227,7 +251,8 @@ static accel_status build_from_json(accel__tokenizer *t, const char *json, size_
   return status;
 }
 
-/* ---- special tokens by name ---------------------------------------------------------------------------------------------------------------- */
+/* ---- special tokens by name
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct special {
   const char *key;
@@ -247,9 +272,10 @@ static void named_special(const accel__tokenizer *t, json_t *object, const char 
 static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
   accel__tokenizer_info *info = &t->info;
   const special specials[] = {
-      {"cls_token", &info->cls, {"[CLS]", "<s>"}},  {"sep_token", &info->sep, {"[SEP]", "</s>"}}, {"pad_token", &info->pad, {"[PAD]", "<pad>"}},
-      {"mask_token", &info->mask, {"[MASK]", "<mask>"}}, {"unk_token", &info->unk, {"[UNK]", "<unk>"}},
-      {"bos_token", &info->bos, {"<s>"}},           {"eos_token", &info->eos, {"</s>"}},
+      {"cls_token", &info->cls, {"[CLS]", "<s>"}},   {"sep_token", &info->sep, {"[SEP]", "</s>"}},
+      {"pad_token", &info->pad, {"[PAD]", "<pad>"}}, {"mask_token", &info->mask, {"[MASK]", "<mask>"}},
+      {"unk_token", &info->unk, {"[UNK]", "<unk>"}}, {"bos_token", &info->bos, {"<s>"}},
+      {"eos_token", &info->eos, {"</s>"}},
   };
   for (size_t i = 0; i < sizeof specials / sizeof *specials; ++i) {
     int32_t *id = specials[i].id;
@@ -282,7 +308,9 @@ static accel_status read_optional(accel__arena *arena, const char *directory, co
   return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
 }
 
-/* ---- vocab.txt -------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- vocab.txt
+ * --------------------------------------------------------------------------------------------------------------------------------
+ */
 
 static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *map) {
   const char *at = (const char *)map->data, *end = at + map->n;
@@ -290,7 +318,8 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
     const char *newline = memchr(at, '\n', (size_t)(end - at)), *stop = newline ? newline : end;
     size_t n = (size_t)(stop - at);
     if (n > 0 && at[n - 1] == '\r') n--;
-    if (id >= ACCEL__TOKENS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d lines", map->path, ACCEL__TOKENS_MAX);
+    if (id >= ACCEL__TOKENS_MAX)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: more than %d lines", map->path, ACCEL__TOKENS_MAX);
     if (!accel__utf8_valid(at, n)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: line %d is not UTF-8", map->path, id + 1);
     ACCEL_TRY(accel__vocab_add(&t->vocab, at, n, id));
     at = newline ? newline + 1 : end;
@@ -309,7 +338,11 @@ static const char *special_text(json_t *config, json_t *map, const char *key, co
 
 /* The tokenizer.json that transformers' BertTokenizer would write for this directory, vocabulary left out. */
 static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t *map, accel__buffer *b) {
-  static const char *const names[][2] = {{"unk_token", "[UNK]"}, {"sep_token", "[SEP]"}, {"pad_token", "[PAD]"}, {"cls_token", "[CLS]"}, {"mask_token", "[MASK]"}};
+  static const char *const names[][2] = {{"unk_token", "[UNK]"},
+                                         {"sep_token", "[SEP]"},
+                                         {"pad_token", "[PAD]"},
+                                         {"cls_token", "[CLS]"},
+                                         {"mask_token", "[MASK]"}};
   bool lower = true, chinese = true, strip = true, has_strip = !accel__json_is_null_or_absent(config->root, "strip_accents");
   ACCEL_TRY(accel__json_bool(config, config->root, "do_lower_case", &lower));
   ACCEL_TRY(accel__json_bool(config, config->root, "tokenize_chinese_chars", &chinese));
@@ -323,18 +356,33 @@ static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t 
     json_text(b, text[i]);
     accel__buffer_text(b, ",\"special\":true,\"normalized\":false}");
   }
-  int32_t cls = accel__vocab_id(&t->vocab, text[3], strlen(text[3])), sep = accel__vocab_id(&t->vocab, text[1], strlen(text[1]));
-  if (cls < 0 || sep < 0) return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, cls < 0 ? text[3] : text[1], cls < 0 ? "cls_token" : "sep_token");
-  accel__buffer_printf(b, "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,\"strip_accents\":%s,\"lowercase\":%s},",
-                       chinese ? "true" : "false", !has_strip ? "null" : strip ? "true" : "false", lower ? "true" : "false");
-  accel__buffer_printf(b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"\",%d],\"cls\":[\"\",%d]},", sep, cls);
-  accel__buffer_text(b, "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":\"WordPiece\",\"unk_token\":");
+  int32_t cls = accel__vocab_id(&t->vocab, text[3], strlen(text[3])),
+          sep = accel__vocab_id(&t->vocab, text[1], strlen(text[1]));
+  if (cls < 0 || sep < 0)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, cls < 0 ? text[3] : text[1],
+                       cls < 0 ? "cls_token" : "sep_token");
+  accel__buffer_printf(b,
+                       "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
+                       "\"strip_accents\":%s,\"lowercase\":%s},",
+                       chinese ? "true" : "false",
+                       !has_strip ? "null"
+                       : strip    ? "true"
+                                  : "false",
+                       lower ? "true" : "false");
+  accel__buffer_printf(b,
+                       "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"BertProcessing\","
+                       "\"sep\":[\"\",%d],\"cls\":[\"\",%d]},",
+                       sep, cls);
+  accel__buffer_text(b,
+                     "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":"
+                     "\"WordPiece\",\"unk_token\":");
   json_text(b, text[0]);
   accel__buffer_text(b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100}}");
   return accel__buffer_status(b);
 }
 
-static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *config, file_t *special_map) {
+static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *config,
+                                          file_t *special_map) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
@@ -347,7 +395,9 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   return status;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- the whole
+ * ------------------------------------------------------------------------------------------------------------------------------------
+ */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
   accel__tokenizer *t = calloc(1, sizeof *t);
@@ -378,7 +428,8 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
   accel_status status = read_optional(&t->arena, directory, "tokenizer_config.json", &config);
   if (status == ACCEL_OK) status = read_optional(&t->arena, directory, "special_tokens_map.json", &special_map);
   if (status == ACCEL_OK) status = accel__file_map(path, &map);
-  if (status == ACCEL_OK && map.n > FILE_MAX) status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  if (status == ACCEL_OK && map.n > FILE_MAX)
+    status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK) {
     status = accel__ends_with(path, ".txt") ? build_from_vocab_text(t, &map, &config, &special_map)
                                             : build_from_json(t, (const char *)map.data, map.n);
@@ -405,7 +456,8 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
   if (!*path || !*directory) return accel__no_memory(strlen(given));
   if (accel__file_exists(*path)) return ACCEL_OK;
   accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json nor vocab.txt is there", given);
-  return accel__remedy(ACCEL_ERROR_NOT_FOUND, "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
+  return accel__remedy(ACCEL_ERROR_NOT_FOUND,
+                       "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
 }
 
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out) {
@@ -466,7 +518,8 @@ accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
   for (size_t i = 0; i < t->normalizers; ++i) {
     if (t->normalizer[i].kind == ACCEL__NORMALIZE_LOWERCASE) return ACCEL_OK;
   }
-  if (t->normalizers == ACCEL__STEPS_MAX) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step", t->name);
+  if (t->normalizers == ACCEL__STEPS_MAX)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step", t->name);
   memmove(t->normalizer + 1, t->normalizer, t->normalizers * sizeof *t->normalizer);
   t->normalizer[0] = (accel__normalizer){.kind = ACCEL__NORMALIZE_LOWERCASE};
   t->normalizers++;

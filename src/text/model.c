@@ -3,9 +3,11 @@
 
 #include "text/internal.h"
 
-static accel_status push_unknown(const accel__tokenizer *t, accel__tokens *out, const accel__char *chars, size_t n, int32_t word) {
+static accel_status push_unknown(const accel__tokenizer *t, accel__tokens *out, const accel__char *chars, size_t n,
+                                 int32_t word) {
   if (t->model.unk < 0) {
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the text holds an unknown word",
+    return accel__fail(ACCEL_ERROR_FORMAT,
+                       "%s: field 'model.unk_token' is '%s', which the vocabulary lacks, and the text holds an unknown word",
                        t->name, t->model.unk_token ? t->model.unk_token : "");
   }
   return accel__tokens_push(t, out, t->model.unk, chars, n, word);
@@ -25,7 +27,8 @@ static int32_t longest_piece(const accel__tokenizer *t, const accel__encode_scra
     hash[reach++] = h;
   }
   for (; reach > 0; --reach) {
-    const accel__entry *e = accel__vocab_find(&t->vocab, hash[reach - 1], m->prefix, prefix_n, text, s->bound[from + reach] - s->bound[from]);
+    const accel__entry *e =
+        accel__vocab_find(&t->vocab, hash[reach - 1], m->prefix, prefix_n, text, s->bound[from + reach] - s->bound[from]);
     if (!e) continue;
     *end = from + reach;
     return e->id;
@@ -33,8 +36,8 @@ static int32_t longest_piece(const accel__tokenizer *t, const accel__encode_scra
   return -1;
 }
 
-static accel_status wordpiece(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                              accel__tokens *out) {
+static accel_status wordpiece(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                              accel__encode_scratch *s, accel__tokens *out) {
   if (n > t->model.max_chars) return push_unknown(t, out, chars, n, word);
   size_t bytes, before = out->n;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
@@ -50,21 +53,25 @@ static accel_status wordpiece(const accel__tokenizer *t, const accel__char *char
   return ACCEL_OK;
 }
 
-static accel_status wordlevel(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                              accel__tokens *out) {
+static accel_status wordlevel(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                              accel__encode_scratch *s, accel__tokens *out) {
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
   int32_t id = accel__vocab_id(&t->vocab, s->utf8, bytes);
   return id < 0 ? push_unknown(t, out, chars, n, word) : accel__tokens_push(t, out, id, chars, n, word);
 }
 
-accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                   accel__tokens *out) {
+accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                   accel__encode_scratch *s, accel__tokens *out) {
   switch (t->model.kind) {
-    case ACCEL__MODEL_WORDPIECE: return wordpiece(t, chars, n, word, s, out);
-    case ACCEL__MODEL_WORDLEVEL: return wordlevel(t, chars, n, word, s, out);
-    case ACCEL__MODEL_BPE: return accel__bpe_tokenize(t, chars, n, word, s, out);
-    case ACCEL__MODEL_UNIGRAM: return accel__unigram_tokenize(t, chars, n, word, s, out);
+    case ACCEL__MODEL_WORDPIECE:
+      return wordpiece(t, chars, n, word, s, out);
+    case ACCEL__MODEL_WORDLEVEL:
+      return wordlevel(t, chars, n, word, s, out);
+    case ACCEL__MODEL_BPE:
+      return accel__bpe_tokenize(t, chars, n, word, s, out);
+    case ACCEL__MODEL_UNIGRAM:
+      return accel__unigram_tokenize(t, chars, n, word, s, out);
   }
   return ACCEL_OK;
 }

@@ -1,7 +1,7 @@
 /* normalize.c - the normalizers of tokenizer.json, on code points that know where they come from.
  *
- * Removing a code point leaves the others' places alone.  Whatever adds, replaces or reorders goes through transform(), which follows
- * the `tokenizers` package's rule for alignments: see struct accel__change.
+ * Removing a code point leaves the others' places alone.  Whatever adds, replaces or reorders goes through transform(),
+ * which follows the `tokenizers` package's rule for alignments: see struct accel__change.
  */
 #include "text/internal.h"
 #include "text/unicode.h"
@@ -46,7 +46,8 @@ static accel_status transform(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
-/* ---- one code point after the other --------------------------------------------------------------------------------------- */
+/* ---- one code point after the other
+ * --------------------------------------------------------------------------------------- */
 
 bool accel__is_white(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WHITE); }
 
@@ -72,7 +73,8 @@ static void clean_text(accel__chars *chars) {
 
 static accel_status space_chinese(accel__encode_scratch *s) {
   size_t found = 0;
-  for (size_t i = 0; i < s->chars.n; ++i) found += s->chars.at[i].c >= 0x3400 && accel__unicode_is(s->chars.at[i].c, ACCEL__UNI_CJK);
+  for (size_t i = 0; i < s->chars.n; ++i)
+    found += s->chars.at[i].c >= 0x3400 && accel__unicode_is(s->chars.at[i].c, ACCEL__UNI_CJK);
   if (!found) return ACCEL_OK;
   accel__chars *new = &s->other;
   new->n = 0;
@@ -92,9 +94,12 @@ static accel_status lowercase(accel__encode_scratch *s) {
   size_t two = 0;
   for (size_t i = 0; i < s->chars.n; ++i) {
     uint32_t c = s->chars.at[i].c;
-    if (c < 0x80) s->chars.at[i].c = c - 'A' < 26 ? c + 32 : c;
-    else if (c == 0x130) two++;
-    else s->chars.at[i].c = c + (uint32_t)accel__unicode(c)->lower;
+    if (c < 0x80)
+      s->chars.at[i].c = c - 'A' < 26 ? c + 32 : c;
+    else if (c == 0x130)
+      two++;
+    else
+      s->chars.at[i].c = c + (uint32_t)accel__unicode(c)->lower;
   }
   if (!two) return ACCEL_OK;
   accel__chars *new = &s->other;
@@ -122,8 +127,8 @@ static bool nmt_removes(uint32_t c) {
   return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
 }
 static bool nmt_space(uint32_t c) {
-  return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
-         c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
+         c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
 }
 
 static void nmt(accel__chars *chars) {
@@ -137,7 +142,8 @@ static void nmt(accel__chars *chars) {
   chars->n = kept;
 }
 
-/* ---- normal forms ---------------------------------------------------------------------------------------------------------- */
+/* ---- normal forms
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Could decomposition change this text at all? */
 static bool is_plain(const accel__chars *chars) {
@@ -145,7 +151,8 @@ static bool is_plain(const accel__chars *chars) {
     uint32_t c = chars->at[i].c;
     if (c < 0xA0) continue;
     const accel__unicode_record *u = accel__unicode(c);
-    if ((u->flags & (ACCEL__UNI_DECOMPOSES | ACCEL__UNI_COMPOSES)) || u->combining || (c >= 0x1100 && c < 0xD7B0)) return false;
+    if ((u->flags & (ACCEL__UNI_DECOMPOSES | ACCEL__UNI_COMPOSES)) || u->combining || (c >= 0x1100 && c < 0xD7B0))
+      return false;
   }
   return true;
 }
@@ -196,8 +203,8 @@ static accel_status decompose(accel__encode_scratch *s, bool compatible) {
   return end_run(s, run);
 }
 
-/* Canonical composition of s->change in place (UAX 15): a mark joins the last starter unless one of its own class or higher lies
- * between.  The starter swallows the place of what it absorbs. */
+/* Canonical composition of s->change in place (UAX 15): a mark joins the last starter unless one of its own class or higher
+ * lies between.  The starter swallows the place of what it absorbs. */
 static void compose(accel__encode_scratch *s) {
   struct accel__change *at = s->change;
   size_t n = 0, starter = SIZE_MAX;
@@ -240,7 +247,8 @@ static accel_status bert(const accel__normalizer *step, accel__encode_scratch *s
   return step->lowercase ? lowercase(s) : ACCEL_OK;
 }
 
-/* ---- SentencePiece's precompiled character map ------------------------------------------------------------------------------ */
+/* ---- SentencePiece's precompiled character map
+ * ------------------------------------------------------------------------------ */
 
 static bool is_hangul_l(uint32_t c) { return (c >= 0x1100 && c <= 0x115F) || (c >= 0xA960 && c <= 0xA97C); }
 static bool is_hangul_v(uint32_t c) { return (c >= 0x1160 && c <= 0x11A7) || (c >= 0xD7B0 && c <= 0xD7C6); }
@@ -262,10 +270,14 @@ static size_t grapheme(const accel__char *chars, size_t n) {
     uint32_t a = chars[i - 1].c, b = chars[i].c;
     int next = accel__unicode(b)->grapheme;
     bool joins;
-    if (before == ACCEL__GRAPHEME_CONTROL || next == ACCEL__GRAPHEME_CONTROL) joins = a == '\r' && b == '\n';
-    else if (next == ACCEL__GRAPHEME_EXTEND || next == ACCEL__GRAPHEME_ZWJ || before == ACCEL__GRAPHEME_PREPEND) joins = true;
-    else if (next == ACCEL__GRAPHEME_PICTOGRAPH) joins = before == ACCEL__GRAPHEME_ZWJ && pictograph;
-    else joins = hangul_joins(a, b);
+    if (before == ACCEL__GRAPHEME_CONTROL || next == ACCEL__GRAPHEME_CONTROL)
+      joins = a == '\r' && b == '\n';
+    else if (next == ACCEL__GRAPHEME_EXTEND || next == ACCEL__GRAPHEME_ZWJ || before == ACCEL__GRAPHEME_PREPEND)
+      joins = true;
+    else if (next == ACCEL__GRAPHEME_PICTOGRAPH)
+      joins = before == ACCEL__GRAPHEME_ZWJ && pictograph;
+    else
+      joins = hangul_joins(a, b);
     if (!joins) break;
     if (next != ACCEL__GRAPHEME_EXTEND && next != ACCEL__GRAPHEME_ZWJ) pictograph = next == ACCEL__GRAPHEME_PICTOGRAPH;
     before = next;
@@ -335,7 +347,8 @@ static accel_status precompiled(const accel__normalizer *step, accel__encode_scr
   return modified ? transform(s) : ACCEL_OK;
 }
 
-/* ---- replace, prepend, bytes ----------------------------------------------------------------------------------------------- */
+/* ---- replace, prepend, bytes
+ * ----------------------------------------------------------------------------------------------- */
 
 static accel_status replace(const accel__normalizer *step, accel__encode_scratch *s) {
   ACCEL_TRY(accel__pattern_find(&step->pattern, s->chars.at, s->chars.n, s));
@@ -345,7 +358,8 @@ static accel_status replace(const accel__normalizer *step, accel__encode_scratch
   for (size_t m = 0; m < s->match_n; at += s->match[m++].n) {
     const accel__char *from = s->chars.at + at;
     size_t n = s->match[m].n;
-    for (size_t i = 0; !s->match[m].match && i < n; ++i) ACCEL_TRY(accel__chars_push(new, from[i].c, from[i].start, from[i].end));
+    for (size_t i = 0; !s->match[m].match && i < n; ++i)
+      ACCEL_TRY(accel__chars_push(new, from[i].c, from[i].start, from[i].end));
     for (size_t i = 0; s->match[m].match && i < step->content_n; ++i) { /* all share the place of the last one replaced */
       ACCEL_TRY(accel__chars_push(new, step->content[i], from[n - 1].start, from[n - 1].end));
     }
@@ -361,12 +375,14 @@ static accel_status prepend(const accel__normalizer *step, accel__encode_scratch
   for (size_t i = 0; i < step->content_n; ++i) {
     ACCEL_TRY(accel__chars_push(new, step->content[i], s->chars.at[0].start, s->chars.at[0].end));
   }
-  for (size_t i = 0; i < s->chars.n; ++i) ACCEL_TRY(accel__chars_push(new, s->chars.at[i].c, s->chars.at[i].start, s->chars.at[i].end));
+  for (size_t i = 0; i < s->chars.n; ++i)
+    ACCEL_TRY(accel__chars_push(new, s->chars.at[i].c, s->chars.at[i].start, s->chars.at[i].end));
   swap_chars(s);
   return ACCEL_OK;
 }
 
-/* GPT-2's printable stand-ins: bytes that are printable in Latin-1 stand for themselves, the others follow from U+0100 on. */
+/* GPT-2's printable stand-ins: bytes that are printable in Latin-1 stand for themselves, the others follow from U+0100 on.
+ */
 static bool byte_prints(unsigned b) { return (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE; }
 
 uint32_t accel__byte_to_char(uint8_t byte) {
@@ -396,19 +412,32 @@ static accel_status byte_level(accel__encode_scratch *s) {
 
 static accel_status normalize_step(const accel__normalizer *step, accel__encode_scratch *s) {
   switch (step->kind) {
-    case ACCEL__NORMALIZE_BERT: return bert(step, s);
-    case ACCEL__NORMALIZE_STRIP: return strip(&s->chars, step->left, step->right), ACCEL_OK;
-    case ACCEL__NORMALIZE_STRIP_ACCENTS: return remove_flagged(&s->chars, ACCEL__UNI_MARK), ACCEL_OK;
-    case ACCEL__NORMALIZE_NFC: return normal_form(s, false, true);
-    case ACCEL__NORMALIZE_NFD: return normal_form(s, false, false);
-    case ACCEL__NORMALIZE_NFKC: return normal_form(s, true, true);
-    case ACCEL__NORMALIZE_NFKD: return normal_form(s, true, false);
-    case ACCEL__NORMALIZE_LOWERCASE: return lowercase(s);
-    case ACCEL__NORMALIZE_NMT: return nmt(&s->chars), ACCEL_OK;
-    case ACCEL__NORMALIZE_PRECOMPILED: return precompiled(step, s);
-    case ACCEL__NORMALIZE_REPLACE: return replace(step, s);
-    case ACCEL__NORMALIZE_PREPEND: return prepend(step, s);
-    case ACCEL__NORMALIZE_BYTE_LEVEL: return byte_level(s);
+    case ACCEL__NORMALIZE_BERT:
+      return bert(step, s);
+    case ACCEL__NORMALIZE_STRIP:
+      return strip(&s->chars, step->left, step->right), ACCEL_OK;
+    case ACCEL__NORMALIZE_STRIP_ACCENTS:
+      return remove_flagged(&s->chars, ACCEL__UNI_MARK), ACCEL_OK;
+    case ACCEL__NORMALIZE_NFC:
+      return normal_form(s, false, true);
+    case ACCEL__NORMALIZE_NFD:
+      return normal_form(s, false, false);
+    case ACCEL__NORMALIZE_NFKC:
+      return normal_form(s, true, true);
+    case ACCEL__NORMALIZE_NFKD:
+      return normal_form(s, true, false);
+    case ACCEL__NORMALIZE_LOWERCASE:
+      return lowercase(s);
+    case ACCEL__NORMALIZE_NMT:
+      return nmt(&s->chars), ACCEL_OK;
+    case ACCEL__NORMALIZE_PRECOMPILED:
+      return precompiled(step, s);
+    case ACCEL__NORMALIZE_REPLACE:
+      return replace(step, s);
+    case ACCEL__NORMALIZE_PREPEND:
+      return prepend(step, s);
+    case ACCEL__NORMALIZE_BYTE_LEVEL:
+      return byte_level(s);
   }
   return ACCEL_OK;
 }

@@ -1,15 +1,18 @@
-/* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change their code points on the way. */
+/* pretokenize.c - the pre-tokenizers of tokenizer.json: cut splits into smaller ones, and change their code points on the
+ * way. */
 #include "text/internal.h"
 #include "text/unicode.h"
 
 static accel_status push_match(accel__encode_scratch *s, size_t n, bool match) {
   if (n == 0) return ACCEL_OK;
-  if (s->match_n == s->match_capacity) ACCEL_TRY(accel__grow(&s->match, &s->match_capacity, s->match_n + 1, sizeof *s->match));
+  if (s->match_n == s->match_capacity)
+    ACCEL_TRY(accel__grow(&s->match, &s->match_capacity, s->match_n + 1, sizeof *s->match));
   s->match[s->match_n++] = (accel__match){n, match};
   return ACCEL_OK;
 }
 
-/* ---- patterns ---------------------------------------------------------------------------------------------------------------- */
+/* ---- patterns
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static size_t string_match(const accel__pattern *p, const accel__char *chars, size_t n) {
   size_t i = 0;
@@ -24,9 +27,15 @@ accel_status accel__pattern_find(const accel__pattern *p, const accel__char *cha
   for (size_t i = 0; i < n;) {
     size_t length = 0;
     switch (p->kind) {
-      case ACCEL__PATTERN_STRING: length = string_match(p, chars + i, n - i); break;
-      case ACCEL__PATTERN_REGEX: ACCEL_TRY(accel__regex_match(p->regex, chars, n, i, &s->regex, &length)); break;
-      case ACCEL__PATTERN_GPT2: length = accel__gpt2_next(chars + i, n - i); break;
+      case ACCEL__PATTERN_STRING:
+        length = string_match(p, chars + i, n - i);
+        break;
+      case ACCEL__PATTERN_REGEX:
+        ACCEL_TRY(accel__regex_match(p->regex, chars, n, i, &s->regex, &length));
+        break;
+      case ACCEL__PATTERN_GPT2:
+        length = accel__gpt2_next(chars + i, n - i);
+        break;
     }
     if (length == 0) {
       i++;
@@ -66,7 +75,8 @@ size_t accel__gpt2_next(const accel__char *chars, size_t n) {
   return i - 1; /* the last of several spaces before a word is left to the word */
 }
 
-/* ---- cutting ----------------------------------------------------------------------------------------------------------------- */
+/* ---- cutting
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static accel_status push_split(accel__encode_scratch *s, size_t first, size_t n) {
   return accel__splits_push(&s->other_splits, (accel__split){first, n, s->chars.at[first].start, -1});
@@ -82,10 +92,17 @@ static accel_status cut(accel__encode_scratch *s, size_t first, accel__behavior 
       case ACCEL__SPLIT_REMOVED:
         if (match) open = at;
         break;
-      case ACCEL__SPLIT_ISOLATED: break;
-      case ACCEL__SPLIT_CONTIGUOUS: joins = m + 1 < s->match_n && next == match; break;
-      case ACCEL__SPLIT_MERGED_WITH_PREVIOUS: joins = !match && next; break;
-      case ACCEL__SPLIT_MERGED_WITH_NEXT: joins = match && m + 1 < s->match_n && !next; break;
+      case ACCEL__SPLIT_ISOLATED:
+        break;
+      case ACCEL__SPLIT_CONTIGUOUS:
+        joins = m + 1 < s->match_n && next == match;
+        break;
+      case ACCEL__SPLIT_MERGED_WITH_PREVIOUS:
+        joins = !match && next;
+        break;
+      case ACCEL__SPLIT_MERGED_WITH_NEXT:
+        joins = match && m + 1 < s->match_n && !next;
+        break;
     }
     if (joins || open == at) continue;
     ACCEL_TRY(push_split(s, open, at - open));
@@ -147,10 +164,14 @@ static accel_status cut_split(accel__encode_scratch *s, const accel__split *spli
 
 static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scratch *s, const accel__split *split) {
   switch (step->kind) {
-    case ACCEL__PRE_BERT: return cut_bert(s, split);
-    case ACCEL__PRE_WHITESPACE: return cut_words(s, split);
-    case ACCEL__PRE_FIXED_LENGTH: return cut_fixed(s, split, step->length);
-    case ACCEL__PRE_SPLIT: return cut_split(s, split, step);
+    case ACCEL__PRE_BERT:
+      return cut_bert(s, split);
+    case ACCEL__PRE_WHITESPACE:
+      return cut_words(s, split);
+    case ACCEL__PRE_FIXED_LENGTH:
+      return cut_fixed(s, split, step->length);
+    case ACCEL__PRE_SPLIT:
+      return cut_split(s, split, step);
     case ACCEL__PRE_WHITESPACE_SPLIT:
       ACCEL_TRY(match_flag(s, split, ACCEL__UNI_WHITE, 0));
       return cut(s, split->first, ACCEL__SPLIT_REMOVED);
@@ -164,7 +185,8 @@ static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scra
       ACCEL_TRY(match_flag(s, split, ACCEL__UNI_NUMERIC, 0));
       return cut(s, split->first, step->individual_digits ? ACCEL__SPLIT_ISOLATED : ACCEL__SPLIT_CONTIGUOUS);
     case ACCEL__PRE_METASPACE:
-    case ACCEL__PRE_BYTE_LEVEL: break; /* below */
+    case ACCEL__PRE_BYTE_LEVEL:
+      break; /* below */
   }
   return ACCEL_OK;
 }
@@ -185,7 +207,8 @@ static accel_status cut_all(const accel__pre_tokenizer *step, accel__encode_scra
   return ACCEL_OK;
 }
 
-/* ---- those that change code points: every split is copied to s->other, changed, and cut there --------------------------------- */
+/* ---- those that change code points: every split is copied to s->other, changed, and cut there
+ * --------------------------------- */
 
 static accel_status copy_chars(accel__encode_scratch *s, const accel__split *split) {
   accel__chars *out = &s->other;
@@ -264,7 +287,8 @@ static accel_status to_bytes(accel__encode_scratch *s) {
       accel__char at = s->chars.at[split->first + j];
       char bytes[4];
       size_t n = accel__utf8_encode(at.c, bytes);
-      for (size_t k = 0; k < n; ++k) ACCEL_TRY(accel__chars_push(&s->other, accel__byte_to_char((uint8_t)bytes[k]), at.start, at.end));
+      for (size_t k = 0; k < n; ++k)
+        ACCEL_TRY(accel__chars_push(&s->other, accel__byte_to_char((uint8_t)bytes[k]), at.start, at.end));
     }
     split->first = first;
     split->n = s->other.n - first;
@@ -286,9 +310,15 @@ static accel_status byte_level(const accel__pre_tokenizer *step, accel__encode_s
 accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, accel__encode_scratch *s) {
   for (size_t i = 0; i < n; ++i) {
     switch (steps[i].kind) {
-      case ACCEL__PRE_METASPACE: ACCEL_TRY(metaspace(&steps[i], s)); break;
-      case ACCEL__PRE_BYTE_LEVEL: ACCEL_TRY(byte_level(&steps[i], s)); break;
-      default: ACCEL_TRY(cut_all(&steps[i], s)); break;
+      case ACCEL__PRE_METASPACE:
+        ACCEL_TRY(metaspace(&steps[i], s));
+        break;
+      case ACCEL__PRE_BYTE_LEVEL:
+        ACCEL_TRY(byte_level(&steps[i], s));
+        break;
+      default:
+        ACCEL_TRY(cut_all(&steps[i], s));
+        break;
     }
   }
   return ACCEL_OK;

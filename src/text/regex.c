@@ -8,17 +8,31 @@
 #include "text/internal.h"
 #include "text/unicode.h"
 
-enum { PROGRAM_MAX = 4096, SETS_MAX = 512, ITEMS_MAX = 2048, DEPTH_MAX = 32, REPEAT_MAX = 1000, STEPS_FREE = 10000000, STEPS_A_CHAR = 1000, FOREVER = INT32_MAX };
+enum {
+  PROGRAM_MAX = 4096,
+  SETS_MAX = 512,
+  ITEMS_MAX = 2048,
+  DEPTH_MAX = 32,
+  REPEAT_MAX = 1000,
+  STEPS_FREE = 10000000,
+  STEPS_A_CHAR = 1000,
+  FOREVER = INT32_MAX
+};
 
 typedef enum op {
-  OP_SET,     /* one code point of set a */
-  OP_REPEAT,  /* `least` to `most` code points of set a; b: how */
-  OP_SPLIT,   /* try pc + a, then pc + b */
-  OP_JUMP,    /* pc + a */
-  OP_LOOK,    /* does the program behind, up to its OP_ACCEPT, match here (b: must not)?  Goes on at pc + a, same place */
-  OP_ATOMIC,  /* the program behind matches without coming back; goes on at pc + a behind it */
+  OP_SET,    /* one code point of set a */
+  OP_REPEAT, /* `least` to `most` code points of set a; b: how */
+  OP_SPLIT,  /* try pc + a, then pc + b */
+  OP_JUMP,   /* pc + a */
+  OP_LOOK,   /* does the program behind, up to its OP_ACCEPT, match here (b: must not)?  Goes on at pc + a, same place */
+  OP_ATOMIC, /* the program behind matches without coming back; goes on at pc + a behind it */
   OP_ACCEPT,
-  OP_LINE_START, OP_LINE_END, OP_TEXT_START, OP_TEXT_END, OP_BOUNDARY, OP_NO_BOUNDARY,
+  OP_LINE_START,
+  OP_LINE_END,
+  OP_TEXT_START,
+  OP_TEXT_END,
+  OP_BOUNDARY,
+  OP_NO_BOUNDARY,
 } op;
 enum { GREEDY, LAZY, POSSESSIVE };
 
@@ -45,7 +59,8 @@ struct accel__regex {
   set_item *items;
 };
 
-/* ---- compiling ------------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling
+ * ------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct compiler {
   const char *begin, *at;
@@ -101,7 +116,8 @@ static accel_status add_range(compiler *c, uint32_t low, uint32_t high) {
 }
 
 static accel_status add_class(compiler *c, uint32_t categories, unsigned flag, bool negated) {
-  if (c->fold && categories && (categories & 7u) && (categories & 7u) != 7u) return refuse(c, "ignoring the case of a class of one case");
+  if (c->fold && categories && (categories & 7u) && (categories & 7u) != 7u)
+    return refuse(c, "ignoring the case of a class of one case");
   return add_item(c, (set_item){.low = 1, .high = 0, .categories = categories, .flag = flag, .negated = negated});
 }
 
@@ -128,7 +144,10 @@ static bool hex_digits(compiler *c, int least, int most, uint32_t *out) {
   *out = 0;
   for (; n < most; ++n, ++c->at) {
     char d = *c->at;
-    int digit = d >= '0' && d <= '9' ? d - '0' : d >= 'a' && d <= 'f' ? d - 'a' + 10 : d >= 'A' && d <= 'F' ? d - 'A' + 10 : -1;
+    int digit = d >= '0' && d <= '9'   ? d - '0'
+                : d >= 'a' && d <= 'f' ? d - 'a' + 10
+                : d >= 'A' && d <= 'F' ? d - 'A' + 10
+                                       : -1;
     if (digit < 0) break;
     *out = *out * 16 + (uint32_t)digit;
   }
@@ -143,18 +162,29 @@ static accel_status escape(compiler *c, uint32_t *out, bool *is_class) {
   *is_class = e && strchr("sSdDwWpP", e);
   if (found) return *out = (uint32_t)to[found - from], ACCEL_OK;
   switch (e) {
-    case 's': case 'S': return add_class(c, 0, ACCEL__UNI_SPACE, e == 'S');
-    case 'd': case 'D': return add_class(c, 1u << ACCEL__CATEGORY_ND, 0, e == 'D');
-    case 'w': case 'W': return add_class(c, 0, ACCEL__UNI_WORD_ONIG, e == 'W');
-    case 'p': case 'P': return property(c, e == 'P');
+    case 's':
+    case 'S':
+      return add_class(c, 0, ACCEL__UNI_SPACE, e == 'S');
+    case 'd':
+    case 'D':
+      return add_class(c, 1u << ACCEL__CATEGORY_ND, 0, e == 'D');
+    case 'w':
+    case 'W':
+      return add_class(c, 0, ACCEL__UNI_WORD_ONIG, e == 'W');
+    case 'p':
+    case 'P':
+      return property(c, e == 'P');
     case 'x':
       if (*c->at != '{') return hex_digits(c, 1, 2, out) && *out < 128 ? ACCEL_OK : refuse(c, "such a \\x");
       c->at++;
       return hex_digits(c, 1, 6, out) && *c->at++ == '}' ? ACCEL_OK : refuse(c, "such a \\x{...}");
-    case 'u': return hex_digits(c, 4, 4, out) ? ACCEL_OK : refuse(c, "such a \\u");
-    default: break;
+    case 'u':
+      return hex_digits(c, 4, 4, out) ? ACCEL_OK : refuse(c, "such a \\u");
+    default:
+      break;
   }
-  if ((uint8_t)e < 128 && (ascii_letter((uint8_t)e) || (e >= '0' && e <= '9') || e == 0)) return --c->at, refuse(c, "such an escape");
+  if ((uint8_t)e < 128 && (ascii_letter((uint8_t)e) || (e >= '0' && e <= '9') || e == 0))
+    return --c->at, refuse(c, "such an escape");
   c->at--;
   c->at += accel__utf8_decode(c->at, strlen(c->at), out);
   return ACCEL_OK;
@@ -263,7 +293,10 @@ static accel_status atom(compiler *c, size_t *least) {
   if (a == '^') return c->at++, emit(c, (instruction){.op = OP_LINE_START});
   if (a == '$') return c->at++, emit(c, (instruction){.op = OP_LINE_END});
   if (a == '\\' && c->at[1] && strchr("AzbB", c->at[1])) {
-    op kind = c->at[1] == 'A' ? OP_TEXT_START : c->at[1] == 'z' ? OP_TEXT_END : c->at[1] == 'b' ? OP_BOUNDARY : OP_NO_BOUNDARY;
+    op kind = c->at[1] == 'A'   ? OP_TEXT_START
+              : c->at[1] == 'z' ? OP_TEXT_END
+              : c->at[1] == 'b' ? OP_BOUNDARY
+                                : OP_NO_BOUNDARY;
     return c->at += 2, emit(c, (instruction){.op = kind});
   }
   *least = 1;
@@ -289,7 +322,9 @@ static bool counts(compiler *c, int32_t *least, int32_t *most) {
     at++;
     *most = *at == '}' && !open ? FOREVER : (int32_t)strtol(at, &at, 10);
   }
-  if (*at != '}' || at == c->at + 1 || *least < 0 || *least > REPEAT_MAX || *most < *least || (*most > REPEAT_MAX && *most != FOREVER)) return false;
+  if (*at != '}' || at == c->at + 1 || *least < 0 || *least > REPEAT_MAX || *most < *least ||
+      (*most > REPEAT_MAX && *most != FOREVER))
+    return false;
   c->at = at + 1;
   return true;
 }
@@ -312,7 +347,8 @@ static accel_status repeat(compiler *c, int32_t start, int32_t least, int32_t mo
   int32_t optional = most == FOREVER ? 1 : most - least;
   for (int32_t i = 0; i < optional; ++i) {
     int32_t enter = 1, leave = most == FOREVER ? n + 2 : (n + 1) * (optional - i);
-    ACCEL_TRY(emit(c, first ? (instruction){.op = OP_SPLIT, .a = leave, .b = enter} : (instruction){.op = OP_SPLIT, .a = enter, .b = leave}));
+    ACCEL_TRY(emit(c, first ? (instruction){.op = OP_SPLIT, .a = leave, .b = enter}
+                            : (instruction){.op = OP_SPLIT, .a = enter, .b = leave}));
     for (int32_t k = 0; k < n; ++k) ACCEL_TRY(emit(c, body[k]));
     if (most == FOREVER) ACCEL_TRY(emit(c, (instruction){.op = OP_JUMP, .a = -(n + 1)}));
   }
@@ -397,9 +433,11 @@ accel_status accel__regex_compile(accel__arena *arena, const char *expression, c
   return status;
 }
 
-/* ---- matching ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- matching
+ * ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Where to go on when the present way fails.  A repeat keeps the places it may still end at: [low, at], or for lazy ones its count. */
+/* Where to go on when the present way fails.  A repeat keeps the places it may still end at: [low, at], or for lazy ones its
+ * count. */
 struct accel__regex_point {
   int32_t pc;
   bool repeat;
@@ -432,12 +470,18 @@ static bool is_word(const matcher *m, size_t at) { /* \w, as for \b */
 static bool holds(const matcher *m, op kind, size_t at) {
   bool boundary = is_word(m, at) != (at > 0 && is_word(m, at - 1));
   switch (kind) {
-    case OP_LINE_START: return at == 0 || (m->chars[at - 1].c == '\n' && at < m->n);
-    case OP_LINE_END: return at == m->n || m->chars[at].c == '\n';
-    case OP_TEXT_START: return at == 0;
-    case OP_TEXT_END: return at == m->n;
-    case OP_BOUNDARY: return boundary;
-    default: return !boundary;
+    case OP_LINE_START:
+      return at == 0 || (m->chars[at - 1].c == '\n' && at < m->n);
+    case OP_LINE_END:
+      return at == m->n || m->chars[at].c == '\n';
+    case OP_TEXT_START:
+      return at == 0;
+    case OP_TEXT_END:
+      return at == m->n;
+    case OP_BOUNDARY:
+      return boundary;
+    default:
+      return !boundary;
   }
 }
 
@@ -465,7 +509,8 @@ static accel_status backtrack(matcher *m, size_t base, int32_t *pc, size_t *at, 
     *at = point.at;
     *ok = true;
     if (!point.repeat) return ACCEL_OK;
-    if (i->b == GREEDY) return point.at > point.low ? push(m, (struct accel__regex_point){point.pc, true, point.at - 1, point.low}) : ACCEL_OK;
+    if (i->b == GREEDY)
+      return point.at > point.low ? push(m, (struct accel__regex_point){point.pc, true, point.at - 1, point.low}) : ACCEL_OK;
     *ok = point.low < (size_t)i->most && point.at < m->n && takes(m, i->a, m->chars[point.at].c); /* lazy: one more */
     if (!*ok) continue;
     ++*at;
@@ -474,13 +519,15 @@ static accel_status backtrack(matcher *m, size_t base, int32_t *pc, size_t *at, 
   return ACCEL_OK;
 }
 
-/* Runs from pc at `at` to OP_ACCEPT; *ok says whether it got there, *end where.  Recursion only for nested sub-programs, at most 32. */
+/* Runs from pc at `at` to OP_ACCEPT; *ok says whether it got there, *end where.  Recursion only for nested sub-programs, at
+ * most 32. */
 static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end) {
   size_t base = m->top, inner = 0;
   for (;;) {
     const instruction *i = &m->regex->code[pc];
     if (++m->stack->steps > m->steps_max) {
-      return accel__fail(ACCEL_ERROR_LIMIT, "a regular expression of the tokenizer takes more than %zu steps on this text", m->steps_max);
+      return accel__fail(ACCEL_ERROR_LIMIT, "a regular expression of the tokenizer takes more than %zu steps on this text",
+                         m->steps_max);
     }
     *ok = true;
     switch (i->op) {
@@ -501,7 +548,9 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
         ACCEL_TRY(push(m, (struct accel__regex_point){pc + i->b, false, at, 0}));
         pc += i->a;
         break;
-      case OP_JUMP: pc += i->a; break;
+      case OP_JUMP:
+        pc += i->a;
+        break;
       case OP_LOOK:
       case OP_ATOMIC:
         ACCEL_TRY(run(m, pc + 1, at, ok, &inner));
@@ -520,7 +569,8 @@ static accel_status run(matcher *m, int32_t pc, size_t at, bool *ok, size_t *end
   }
 }
 
-accel_status accel__regex_match(const accel__regex *regex, const accel__char *chars, size_t n, size_t at, accel__regex_stack *stack, size_t *length) {
+accel_status accel__regex_match(const accel__regex *regex, const accel__char *chars, size_t n, size_t at,
+                                accel__regex_stack *stack, size_t *length) {
   matcher m = {regex, chars, n, stack, 0, STEPS_FREE + STEPS_A_CHAR * n};
   bool ok = false;
   size_t end = at;

@@ -1,7 +1,7 @@
 /* scan.c - the large parts of a tokenizer.json (vocabulary, merges) read straight from the bytes.
  *
- * A tree of a 30,000-entry vocabulary costs more time than all the rest of loading, so "model.vocab" and "model.merges" are cut out
- * first, the small rest goes to the JSON reader, and the two are read here, as strictly as JSON asks.
+ * A tree of a 30,000-entry vocabulary costs more time than all the rest of loading, so "model.vocab" and "model.merges" are
+ * cut out first, the small rest goes to the JSON reader, and the two are read here, as strictly as JSON asks.
  */
 #include <locale.h>
 #include <stdlib.h>
@@ -13,14 +13,14 @@ typedef struct reader {
   const char *at, *end;
   const char *name, *field; /* for messages */
   const char *begin;
-  accel__buffer text;  /* a string with escapes, decoded */
-  const char *string;  /* the last string read */
+  accel__buffer text; /* a string with escapes, decoded */
+  const char *string; /* the last string read */
   size_t n;
 } reader;
 
 static accel_status broken(const reader *r, const char *expected) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is malformed %zu bytes in: expected %s", r->name, r->field, (size_t)(r->at - r->begin),
-                     expected);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field '%s' is malformed %zu bytes in: expected %s", r->name, r->field,
+                     (size_t)(r->at - r->begin), expected);
 }
 
 static void skip_space(reader *r) {
@@ -34,13 +34,16 @@ static bool take(reader *r, char c) {
   return true;
 }
 
-/* ---- finding the parts -------------------------------------------------------------------------------------------------------- */
+/* ---- finding the parts
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* Past the string that begins at r->at; false at the end of the file. */
 static bool skip_string(reader *r) {
   for (r->at++; r->at < r->end; ++r->at) {
-    if (*r->at == '\\') r->at++;
-    else if (*r->at == '"') return r->at++, true;
+    if (*r->at == '\\')
+      r->at++;
+    else if (*r->at == '"')
+      return r->at++, true;
     if (r->at >= r->end) break;
   }
   r->at = r->end;
@@ -126,14 +129,18 @@ accel_status accel__scan_tokenizer(const char *json, size_t n, const char *name,
   return accel__buffer_status(&out->rest);
 }
 
-/* ---- reading them --------------------------------------------------------------------------------------------------------------- */
+/* ---- reading them
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static bool hex4(const char *at, const char *end, uint32_t *out) {
   *out = 0;
   if (end - at < 4) return false;
   for (int i = 0; i < 4; ++i) {
     char c = at[i];
-    int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return false;
     *out = *out * 16 + (uint32_t)digit;
   }
@@ -147,7 +154,9 @@ static bool read_unicode(reader *r) {
   r->at += 4;
   if (c >= 0xDC00 && c < 0xE000) return false;
   if (c >= 0xD800 && c < 0xDC00) {
-    if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u' || !hex4(r->at + 2, r->end, &low) || low < 0xDC00 || low >= 0xE000) return false;
+    if (r->end - r->at < 6 || r->at[0] != '\\' || r->at[1] != 'u' || !hex4(r->at + 2, r->end, &low) || low < 0xDC00 ||
+        low >= 0xE000)
+      return false;
     r->at += 6;
     c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
   }
@@ -200,13 +209,16 @@ static accel_status read_id(reader *r, int32_t *id) {
   skip_space(r);
   const char *begin = r->at;
   int32_t value = 0;
-  while (r->at < r->end && *r->at >= '0' && *r->at <= '9' && value < ACCEL__TOKENS_MAX) value = value * 10 + (*r->at++ - '0');
+  while (r->at < r->end && *r->at >= '0' && *r->at <= '9' && value < ACCEL__TOKENS_MAX)
+    value = value * 10 + (*r->at++ - '0');
   if (r->at == begin || value >= ACCEL__TOKENS_MAX) return broken(r, "an id from 0 to 4194303");
   *id = value;
   return ACCEL_OK;
 }
 
-static bool is_number_char(char c) { return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E'; }
+static bool is_number_char(char c) {
+  return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || c == 'e' || c == 'E';
+}
 
 static accel_status read_score(reader *r, double *out) {
   char text[64];
@@ -298,7 +310,8 @@ static accel_status read_merge(reader *r, accel__buffer *pair, size_t *left_n, b
   *skip = r->n >= 8 && memcmp(r->string, "#version", 8) == 0;
   const char *space = r->n ? memchr(r->string, ' ', r->n) : NULL;
   if (*skip) return ACCEL_OK;
-  if (!space || memchr(space + 1, ' ', r->n - (size_t)(space + 1 - r->string))) return broken(r, "two tokens with one space between them");
+  if (!space || memchr(space + 1, ' ', r->n - (size_t)(space + 1 - r->string)))
+    return broken(r, "two tokens with one space between them");
   *left_n = (size_t)(space - r->string);
   accel__buffer_bytes(pair, r->string, *left_n);
   accel__buffer_bytes(pair, "", 1);
@@ -311,7 +324,8 @@ static accel_status no_token(const reader *r, const char *token) {
 }
 
 /* The id of left + right, the right one without the prefix that pieces inside words carry. */
-static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel__buffer *pair, size_t left_n, uint32_t rank, accel__buffer *joined) {
+static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel__buffer *pair, size_t left_n, uint32_t rank,
+                              accel__buffer *joined) {
   const char *left = pair->data, *right = pair->data + left_n + 1;
   size_t right_n = pair->n - left_n - 1, prefix_n = t->model.prefix_n;
   int32_t a = accel__vocab_id(&t->vocab, left, left_n), b = accel__vocab_id(&t->vocab, right, right_n);

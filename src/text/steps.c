@@ -7,7 +7,8 @@
 typedef const accel__json_file file_t;
 typedef const accel__json json_t;
 
-/* ---- helpers ------------------------------------------------------------------------------------------------------------------- */
+/* ---- helpers
+ * ------------------------------------------------------------------------------------------------------------------- */
 
 static accel_status unsupported(file_t *file, const char *part, const char *what) {
   return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s' is '%s', which is not implemented", file->name, part, what);
@@ -60,7 +61,8 @@ static accel_status kept(accel__tokenizer *t, const char *text, const char **out
   return *out ? ACCEL_OK : accel__no_memory(strlen(text));
 }
 
-/* ---- patterns -------------------------------------------------------------------------------------------------------------------- */
+/* ---- patterns
+ * -------------------------------------------------------------------------------------------------------------------- */
 
 static const char gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -87,7 +89,8 @@ static accel_status parse_pattern(accel__tokenizer *t, file_t *file, json_t *obj
 
 /* Walks a step, or the steps of a Sequence, nested ones too, without recursion: `key` holds a sequence's members. */
 typedef accel_status (*step_fn)(accel__tokenizer *t, file_t *file, json_t *object, const char *type);
-static accel_status each_step(accel__tokenizer *t, file_t *file, json_t *object, const char *part, const char *key, step_fn fn) {
+static accel_status each_step(accel__tokenizer *t, file_t *file, json_t *object, const char *part, const char *key,
+                              step_fn fn) {
   json_t *open[16];
   size_t depth = 0;
   json_t *at = object;
@@ -125,7 +128,8 @@ static accel_status full(file_t *file, const char *part, size_t n) {
   return n < ACCEL__STEPS_MAX ? ACCEL_OK : malformed(file, part, "at most 64 steps");
 }
 
-/* ---- normalizer ------------------------------------------------------------------------------------------------------------------ */
+/* ---- normalizer
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 static int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -147,16 +151,19 @@ static bool base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_
   return true;
 }
 
-/* precompiled_charsmap: bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all little-endian. */
+/* precompiled_charsmap: bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all
+ * little-endian. */
 static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t *object, accel__normalizer *n) {
   const char *text = NULL;
   ACCEL_TRY(required_string(file, object, "precompiled_charsmap", &text));
   size_t length = strlen(text), bytes;
   uint8_t *raw = accel__arena_alloc(&t->arena, length / 4 * 3 + 8);
   if (!raw) return accel__no_memory(length);
-  if (!base64_decode(text, length, raw, &bytes) || bytes < 4) return malformed(file, "precompiled_charsmap", "base64 of a character map");
+  if (!base64_decode(text, length, raw, &bytes) || bytes < 4)
+    return malformed(file, "precompiled_charsmap", "base64 of a character map");
   uint32_t trie_bytes = (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
-  if (trie_bytes < 4 || trie_bytes % 4 || trie_bytes > bytes - 4) return malformed(file, "precompiled_charsmap", "a trie that fits into it");
+  if (trie_bytes < 4 || trie_bytes % 4 || trie_bytes > bytes - 4)
+    return malformed(file, "precompiled_charsmap", "a trie that fits into it");
   uint32_t *trie = accel__arena_array(&t->arena, trie_bytes / 4, sizeof *trie);
   if (!trie) return accel__no_memory(trie_bytes);
   for (size_t i = 0; i < trie_bytes / 4; ++i) {
@@ -187,8 +194,8 @@ static accel_status parse_content(accel__tokenizer *t, file_t *file, json_t *obj
 }
 
 static accel_status add_normalizer(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"BertNormalizer", "Strip", "StripAccents", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Nmt", "Precompiled",
-                                      "Replace", "Prepend", "ByteLevel"};
+  static const char *const types[] = {"BertNormalizer", "Strip", "StripAccents", "NFC",     "NFD",     "NFKC",     "NFKD",
+                                      "Lowercase",      "Nmt",   "Precompiled",  "Replace", "Prepend", "ByteLevel"};
   int kind = strcmp(type, "Bert") == 0 ? 0 : find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "normalizer.type", type);
   ACCEL_TRY(full(file, "normalizer", t->normalizers));
@@ -198,13 +205,17 @@ static accel_status add_normalizer(accel__tokenizer *t, file_t *file, json_t *ob
   ACCEL_TRY(accel__json_bool(file, object, "strip_left", &n->left));
   ACCEL_TRY(accel__json_bool(file, object, "strip_right", &n->right));
   switch (n->kind) {
-    case ACCEL__NORMALIZE_BERT: return parse_bert(file, object, n);
-    case ACCEL__NORMALIZE_PRECOMPILED: return parse_precompiled(t, file, object, n);
-    case ACCEL__NORMALIZE_PREPEND: return parse_content(t, file, object, "prepend", n);
+    case ACCEL__NORMALIZE_BERT:
+      return parse_bert(file, object, n);
+    case ACCEL__NORMALIZE_PRECOMPILED:
+      return parse_precompiled(t, file, object, n);
+    case ACCEL__NORMALIZE_PREPEND:
+      return parse_content(t, file, object, "prepend", n);
     case ACCEL__NORMALIZE_REPLACE:
       ACCEL_TRY(parse_content(t, file, object, "content", n));
       return parse_pattern(t, file, object, &n->pattern);
-    default: return ACCEL_OK;
+    default:
+      return ACCEL_OK;
   }
 }
 
@@ -214,7 +225,8 @@ accel_status accel__parse_normalizer(accel__tokenizer *t, file_t *file, json_t *
   return steps(t, file, object, "normalizer", "normalizers", add_normalizer);
 }
 
-/* ---- pre-tokenizer --------------------------------------------------------------------------------------------------------------- */
+/* ---- pre-tokenizer
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static accel_status parse_behavior(file_t *file, json_t *object, accel__behavior *out) {
   static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
@@ -240,23 +252,29 @@ static accel_status parse_prepend(file_t *file, json_t *object, accel__prepend *
 }
 
 static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Metaspace", "Whitespace", "WhitespaceSplit",
-                                      "Punctuation", "Split", "Digits", "FixedLength"};
+  static const char *const types[] = {"BertPreTokenizer", "ByteLevel",       "CharDelimiterSplit", "Metaspace",
+                                      "Whitespace",       "WhitespaceSplit", "Punctuation",        "Split",
+                                      "Digits",           "FixedLength"};
   int kind = strcmp(type, "Delimiter") == 0 ? ACCEL__PRE_DELIMITER : find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "pre_tokenizer.type", type);
   ACCEL_TRY(full(file, "pre_tokenizer", t->pre_tokenizers));
   accel__pre_tokenizer *p = &t->pre_tokenizer[t->pre_tokenizers++];
   int64_t length = 5;
-  *p = (accel__pre_tokenizer){.kind = (accel__pre_tokenizer_kind)kind, .behavior = ACCEL__SPLIT_ISOLATED, .add_prefix_space = true,
-                              .use_regex = true, .split = true};
+  *p = (accel__pre_tokenizer){.kind = (accel__pre_tokenizer_kind)kind,
+                              .behavior = ACCEL__SPLIT_ISOLATED,
+                              .add_prefix_space = true,
+                              .use_regex = true,
+                              .split = true};
   ACCEL_TRY(accel__json_bool(file, object, "use_regex", &p->use_regex));
   ACCEL_TRY(accel__json_bool(file, object, "add_prefix_space", &p->add_prefix_space));
   ACCEL_TRY(accel__json_bool(file, object, "individual_digits", &p->individual_digits));
   ACCEL_TRY(accel__json_bool(file, object, "invert", &p->invert));
   ACCEL_TRY(parse_behavior(file, object, &p->behavior));
   switch (p->kind) {
-    case ACCEL__PRE_SPLIT: return parse_pattern(t, file, object, &p->pattern);
-    case ACCEL__PRE_DELIMITER: return required_char(file, object, "delimiter", &p->c);
+    case ACCEL__PRE_SPLIT:
+      return parse_pattern(t, file, object, &p->pattern);
+    case ACCEL__PRE_DELIMITER:
+      return required_char(file, object, "delimiter", &p->c);
     case ACCEL__PRE_METASPACE:
       ACCEL_TRY(accel__json_bool(file, object, "split", &p->split));
       ACCEL_TRY(parse_prepend(file, object, &p->prepend));
@@ -265,7 +283,8 @@ static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t 
       ACCEL_TRY(accel__json_int(file, object, "length", 1, ACCEL__TEXT_MAX, &length));
       p->length = (size_t)length;
       return ACCEL_OK;
-    default: return ACCEL_OK;
+    default:
+      return ACCEL_OK;
   }
 }
 
@@ -275,13 +294,16 @@ accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, file_t *file, json_
   return steps(t, file, object, "pre_tokenizer", "pretokenizers", add_pre_tokenizer);
 }
 
-/* ---- post-processor -------------------------------------------------------------------------------------------------------------- */
+/* ---- post-processor
+ * -------------------------------------------------------------------------------------------------------------- */
 
-static accel_status push_piece(accel__tokenizer *t, accel__template *to, int sequence, int32_t type_id, const int32_t *ids, size_t n) {
+static accel_status push_piece(accel__tokenizer *t, accel__template *to, int sequence, int32_t type_id, const int32_t *ids,
+                               size_t n) {
   if (!to->piece) to->piece = accel__arena_array(&t->arena, ACCEL__TEMPLATE_MAX, sizeof *to->piece);
   if (!to->piece) return accel__no_memory(ACCEL__TEMPLATE_MAX * sizeof *to->piece);
   if (to->n == ACCEL__TEMPLATE_MAX) {
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'post_processor' has more than %d pieces in a template", t->name, ACCEL__TEMPLATE_MAX);
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'post_processor' has more than %d pieces in a template", t->name,
+                       ACCEL__TEMPLATE_MAX);
   }
   to->piece[to->n++] = (accel__template_piece){sequence, type_id, ids, n};
   if (sequence < 0) to->added += (uint32_t)n;
@@ -289,13 +311,15 @@ static accel_status push_piece(accel__tokenizer *t, accel__template *to, int seq
 }
 
 /* special_tokens[name].ids */
-static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *specials, const char *name, const int32_t **ids, size_t *n) {
+static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *specials, const char *name, const int32_t **ids,
+                                size_t *n) {
   json_t *entry = accel__json_get(specials, name), *array = NULL;
-  if (!entry) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'special_tokens' lacks '%s', which a template uses", file->name, name);
+  if (!entry)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'special_tokens' lacks '%s', which a template uses", file->name, name);
   ACCEL_TRY(accel__json_require(file, entry, "ids"));
   ACCEL_TRY(accel__json_array(file, entry, "ids", &array));
   *n = 0;
-  ACCEL_JSON_EACH(item, array) ++*n;
+  ACCEL_JSON_EACH(item, array)++ *n;
   int32_t *to = accel__arena_array(&t->arena, *n, sizeof *to);
   if (!to) return accel__no_memory(*n * sizeof *to);
   *ids = to;
@@ -308,7 +332,8 @@ static accel_status special_ids(accel__tokenizer *t, file_t *file, json_t *speci
   return ACCEL_OK;
 }
 
-static accel_status parse_template_piece(accel__tokenizer *t, file_t *file, json_t *piece, json_t *specials, bool pair, accel__template *to) {
+static accel_status parse_template_piece(accel__tokenizer *t, file_t *file, json_t *piece, json_t *specials, bool pair,
+                                         accel__template *to) {
   json_t *token = accel__json_get(piece, "SpecialToken"), *sequence = accel__json_get(piece, "Sequence");
   json_t *at = token ? token : sequence;
   const char *id = NULL;
@@ -401,16 +426,19 @@ accel_status accel__parse_post_processor(accel__tokenizer *t, file_t *file, json
   return push_piece(t, &t->pair, 1, 1, NULL, 0);
 }
 
-/* ---- decoder ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- decoder
+ * ----------------------------------------------------------------------------------------------------------------------- */
 
-static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *object, const char *key, const char *standard, const char **out) {
+static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *object, const char *key, const char *standard,
+                                 const char **out) {
   const char *text = standard;
   ACCEL_TRY(accel__json_string(file, object, key, &text));
   return kept(t, text, out);
 }
 
 static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
-  static const char *const types[] = {"WordPiece", "ByteLevel", "Metaspace", "BPEDecoder", "CTC", "Replace", "Fuse", "Strip", "ByteFallback"};
+  static const char *const types[] = {"WordPiece", "ByteLevel", "Metaspace", "BPEDecoder",  "CTC",
+                                      "Replace",   "Fuse",      "Strip",     "ByteFallback"};
   int kind = find(types, COUNT(types), type);
   int64_t start = 0, stop = 0;
   if (kind < 0) return unsupported(file, "decoder.type", type);
@@ -419,8 +447,10 @@ static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *objec
   *d = (accel__decoder){.kind = (accel__decoder_kind)kind, .clean_up = true, .text = "", .other = ""};
   ACCEL_TRY(accel__json_bool(file, object, "cleanup", &d->clean_up));
   switch (d->kind) {
-    case ACCEL__DECODE_WORDPIECE: return decoder_text(t, file, object, "prefix", "##", &d->text);
-    case ACCEL__DECODE_BPE: return decoder_text(t, file, object, "suffix", "</w>", &d->text);
+    case ACCEL__DECODE_WORDPIECE:
+      return decoder_text(t, file, object, "prefix", "##", &d->text);
+    case ACCEL__DECODE_BPE:
+      return decoder_text(t, file, object, "suffix", "</w>", &d->text);
     case ACCEL__DECODE_CTC:
       ACCEL_TRY(decoder_text(t, file, object, "pad_token", "<pad>", &d->text));
       return decoder_text(t, file, object, "word_delimiter_token", "|", &d->other);
@@ -436,7 +466,8 @@ static accel_status add_decoder(accel__tokenizer *t, file_t *file, json_t *objec
       d->start = (size_t)start;
       d->stop = (size_t)stop;
       return required_char(file, object, "content", &d->c);
-    default: return ACCEL_OK;
+    default:
+      return ACCEL_OK;
   }
 }
 

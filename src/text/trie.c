@@ -1,5 +1,5 @@
-/* trie.c - a read-only trie over code points.  Nodes are numbered breadth first, so the children of a node lie side by side and
- * an edge is found by binary search; built level by level from the sorted strings. */
+/* trie.c - a read-only trie over code points.  Nodes are numbered breadth first, so the children of a node lie side by side
+ * and an edge is found by binary search; built level by level from the sorted strings. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ static int by_text(const void *a, const void *b) {
   return order ? order : (x->value > y->value) - (x->value < y->value);
 }
 
-/* The first 8 bytes as a number that sorts as they do (a string and the same with NULs behind it are told apart by by_text). */
+/* The first 8 bytes as a number that sorts as they do (a string and the same with NULs behind it are told apart by by_text).
+ */
 static uint64_t first_bytes(const accel__trie_string *s) {
   uint64_t key = 0;
   for (size_t i = 0; i < 8; ++i) key = key << 8 | (i < s->n ? (uint8_t)s->text[i] : 0);
@@ -26,7 +27,8 @@ typedef struct range {
   size_t first, end, depth;
 } range;
 
-static accel_status push_node(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity, uint32_t label, range r) {
+static accel_status push_node(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity, uint32_t label,
+                              range r) {
   size_t labels = *capacity, values = *capacity, firsts = *capacity;
   if (t->n + 2 > *capacity) {
     ACCEL_TRY(accel__grow(&t->label, &labels, t->n + 2, sizeof *t->label));
@@ -42,7 +44,8 @@ static accel_status push_node(accel__trie *t, size_t *capacity, range **open, si
 }
 
 /* Children of the node that `r` stands for: one per code point that follows. */
-static accel_status push_children(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity, const accel__trie_string *s, range r) {
+static accel_status push_children(accel__trie *t, size_t *capacity, range **open, size_t *open_capacity,
+                                  const accel__trie_string *s, range r) {
   for (size_t i = r.first; i < r.end;) {
     uint32_t c, other;
     size_t length = accel__utf8_decode(s[i].text + r.depth, s[i].n - r.depth, &c);
@@ -88,8 +91,10 @@ uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c) {
   uint32_t low = t->first[node], high = t->first[node + 1];
   while (low < high) {
     uint32_t middle = (low + high) / 2;
-    if (t->label[middle] < c) low = middle + 1;
-    else high = middle;
+    if (t->label[middle] < c)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low < t->first[node + 1] && t->label[low] == c ? low : 0;
 }

@@ -20,8 +20,10 @@ size_t accel__unicode_decompose(uint32_t c, bool compatible, uint32_t out[ACCEL_
   size_t low = 0, high = accel__unicode_decomposition_count;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (accel__unicode_decompositions[middle].code_point < c) low = middle + 1;
-    else high = middle;
+    if (accel__unicode_decompositions[middle].code_point < c)
+      low = middle + 1;
+    else
+      high = middle;
   }
   if (low == accel__unicode_decomposition_count || accel__unicode_decompositions[low].code_point != c) return 1;
   const accel__unicode_decomposition *d = &accel__unicode_decompositions[low];
@@ -45,8 +47,10 @@ uint32_t accel__unicode_compose(uint32_t first, uint32_t second) {
   while (low < high) {
     size_t middle = (low + high) / 2;
     const accel__unicode_composition *m = &accel__unicode_compositions[middle];
-    if (m->first < first || (m->first == first && m->second < second)) low = middle + 1;
-    else high = middle;
+    if (m->first < first || (m->first == first && m->second < second))
+      low = middle + 1;
+    else
+      high = middle;
   }
   const accel__unicode_composition *m = &accel__unicode_compositions[low];
   return low < accel__unicode_composition_count && m->first == first && m->second == second ? m->composed : 0;

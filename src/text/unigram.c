@@ -14,7 +14,8 @@ static void offer(struct accel__best *end, double score, size_t from, int32_t id
 }
 
 static accel_status no_unknown(const accel__tokenizer *t) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.unk_id' is absent, and the text holds an unknown character", t->name);
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.unk_id' is absent, and the text holds an unknown character",
+                     t->name);
 }
 
 static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars, size_t n, accel__encode_scratch *s) {
@@ -39,8 +40,8 @@ static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars,
 }
 
 /* A piece that no single token stands for: a token of that text after all, its bytes, or the unknown token. */
-static accel_status push_unknown(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                 accel__tokens *out) {
+static accel_status push_unknown(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                 accel__encode_scratch *s, accel__tokens *out) {
   const accel__model *m = &t->model;
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
@@ -48,16 +49,18 @@ static accel_status push_unknown(const accel__tokenizer *t, const accel__char *c
   if (id >= 0) return accel__tokens_push(t, out, id, chars, n, word);
   bool spell = m->byte_fallback;
   for (size_t i = 0; spell && i < bytes; ++i) spell = m->byte_id[(uint8_t)s->utf8[i]] >= 0;
-  for (size_t i = 0; spell && i < bytes; ++i) ACCEL_TRY(accel__tokens_push(t, out, m->byte_id[(uint8_t)s->utf8[i]], chars, n, word));
+  for (size_t i = 0; spell && i < bytes; ++i)
+    ACCEL_TRY(accel__tokens_push(t, out, m->byte_id[(uint8_t)s->utf8[i]], chars, n, word));
   if (spell) return ACCEL_OK;
   size_t before = out->n;
   ACCEL_TRY(accel__tokens_push(t, out, m->unk, chars, n, word));
-  if (t->trims) accel__count_spaces(s->utf8, bytes, &out->at[before].lead, &out->at[before].trail); /* its text is the piece */
+  if (t->trims)
+    accel__count_spaces(s->utf8, bytes, &out->at[before].lead, &out->at[before].trail); /* its text is the piece */
   return ACCEL_OK;
 }
 
-accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word, accel__encode_scratch *s,
-                                     accel__tokens *out) {
+accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                     accel__encode_scratch *s, accel__tokens *out) {
   ACCEL_TRY(viterbi(t, chars, n, s));
   for (size_t end = n; end > 0; end = s->best[end].from) s->best[s->best[end].from].next = (uint32_t)end;
   for (size_t i = 0; i < n;) {

@@ -4,7 +4,8 @@
 
 #include "text/internal.h"
 
-const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n, const char *text, size_t n) {
+const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n,
+                                      const char *text, size_t n) {
   if (v->slots == 0) return NULL;
   uint64_t h = accel__hash_end(hash);
   uint32_t tag = (uint32_t)(h >> 32);

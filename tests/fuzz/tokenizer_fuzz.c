@@ -1,5 +1,6 @@
-/* tokenizer_fuzz.c - a tokenizer.json (up to the first NUL byte) and a text (the rest): load, encode in several ways, decode.
- * What must hold beside memory safety: spans lie inside the text, pieces hold together, and loading twice gives the same. */
+/* tokenizer_fuzz.c - a tokenizer.json (up to the first NUL byte) and a text (the rest): load, encode in several ways,
+ * decode. What must hold beside memory safety: spans lie inside the text, pieces hold together, and loading twice gives the
+ * same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,13 @@ static void run(const accel__tokenizer *t, const char *text, size_t n) {
   accel__encoding e = {0};
   accel__buffer out = {0};
   for (unsigned way = 0; way < 4; ++way) {
-    accel__encode_options how = {.add_special_tokens = way != 1, .truncation = (accel__truncation)way, .max_length = 7, .stride = way,
-                                 .truncate_left = way == 2, .words = way == 3, .ignore_special_in_text = way == 1};
+    accel__encode_options how = {.add_special_tokens = way != 1,
+                                 .truncation = (accel__truncation)way,
+                                 .max_length = 7,
+                                 .stride = way,
+                                 .truncate_left = way == 2,
+                                 .words = way == 3,
+                                 .ignore_special_in_text = way == 1};
     const char *pair = way >= 2 ? text + n / 2 : NULL;
     if (accel__encode(t, text, n, pair, n - n / 2, &how, &e) != ACCEL_OK) continue;
     check(&e, n, n - n / 2);

@@ -1,7 +1,9 @@
-/* text_corpus_test.c - every fixture of tests/fixtures/tokenizers against what the `tokenizers` package made of 10,000 strings.
+/* text_corpus_test.c - every fixture of tests/fixtures/tokenizers against what the `tokenizers` package made of 10,000
+ * strings.
  *
- * The strings are those of tests/goldens/tokenizer_corpus.py, made here again; the goldens are one CRC-32 a string, over what
- * tests/goldens/make_tokenizer_goldens.py describes: ids, type ids, masks, offsets, word and sequence ids of every piece, decoded text.
+ * The strings are those of tests/goldens/tokenizer_corpus.py, made here again; the goldens are one CRC-32 a string, over
+ * what tests/goldens/make_tokenizer_goldens.py describes: ids, type ids, masks, offsets, word and sequence ids of every
+ * piece, decoded text.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,15 +19,64 @@
 #include "core/file.h"
 #include "text/tokenizer.h"
 
-enum { STRINGS = 10000, PER_STRING = 112, BLOCKS = 9930, ODD_BLOCKS = 4965, SCATTER = 400009, CODE_POINTS = 0x110000 - 0x800 };
+enum {
+  STRINGS = 10000,
+  PER_STRING = 112,
+  BLOCKS = 9930,
+  ODD_BLOCKS = 4965,
+  SCATTER = 400009,
+  CODE_POINTS = 0x110000 - 0x800
+};
 
-static const char *const words[] = {
-    "the", "quick", "brown", "fox's", "jumped", "over", "hello", "world", "isn't", "don't", "I'm", "we'll", "123", "45.6", "e-mail", "naive",
-    "unaffable", "embedding", "[CLS]", "[MASK]", "</s>", "<s>", "<mask>", ",.", "...", "''", "``", "--", "$5.00", "##", "##ing", "a",
-    "Stra\u00dfe", "caf\u00e9", "na\u00efve", "\u0130stanbul", "\u041c\u043e\u0441\u043a\u0432\u0430", "\u6771\u4eac", "\ud55c\uad6d\uc5b4",
-    "\u0e20\u0e32\u0e29\u0e32", "ADDED", "added", "[extra]", "under_score", "x\u00b2", "\ufb01sh", "\u00bd"};
-static const uint32_t joiners[] = {0x20, 0x09, 0x0A, 0x0D, 0x3000, 0xA0, 0x200B, 0x200D, 0x1100, 0x1161, 0x11A8, 0xAC00, 0x4E00, 0x915,
-                                   0x94D, 0x130, 0x2581, 0x120, 0xFE0F, 0xA9, 0x345, 0x1D165};
+static const char *const words[] = {"the",
+                                    "quick",
+                                    "brown",
+                                    "fox's",
+                                    "jumped",
+                                    "over",
+                                    "hello",
+                                    "world",
+                                    "isn't",
+                                    "don't",
+                                    "I'm",
+                                    "we'll",
+                                    "123",
+                                    "45.6",
+                                    "e-mail",
+                                    "naive",
+                                    "unaffable",
+                                    "embedding",
+                                    "[CLS]",
+                                    "[MASK]",
+                                    "</s>",
+                                    "<s>",
+                                    "<mask>",
+                                    ",.",
+                                    "...",
+                                    "''",
+                                    "``",
+                                    "--",
+                                    "$5.00",
+                                    "##",
+                                    "##ing",
+                                    "a",
+                                    "Stra\u00dfe",
+                                    "caf\u00e9",
+                                    "na\u00efve",
+                                    "\u0130stanbul",
+                                    "\u041c\u043e\u0441\u043a\u0432\u0430",
+                                    "\u6771\u4eac",
+                                    "\ud55c\uad6d\uc5b4",
+                                    "\u0e20\u0e32\u0e29\u0e32",
+                                    "ADDED",
+                                    "added",
+                                    "[extra]",
+                                    "under_score",
+                                    "x\u00b2",
+                                    "\ufb01sh",
+                                    "\u00bd"};
+static const uint32_t joiners[] = {0x20,   0x09,   0x0A,  0x0D,  0x3000, 0xA0,   0x200B, 0x200D, 0x1100, 0x1161, 0x11A8,
+                                   0xAC00, 0x4E00, 0x915, 0x94D, 0x130,  0x2581, 0x120,  0xFE0F, 0xA9,   0x345,  0x1D165};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static uint32_t below(uint64_t *state, uint32_t n) { /* splitmix64 */
@@ -57,12 +108,15 @@ static void make_string(uint64_t block, accel__buffer *out) {
     int64_t c = code_point(block, i);
     if (c < 0) continue;
     uint32_t k = below(&random, 20);
-    if (k < 5) accel__buffer_text(out, " ");
+    if (k < 5)
+      accel__buffer_text(out, " ");
     else if (k < 7) {
       accel__buffer_text(out, words[below(&random, COUNT(words))]);
       accel__buffer_text(out, " ");
-    } else if (k == 7) put(out, 0x300 + below(&random, 0x70));
-    else if (k == 8) put(out, joiners[below(&random, COUNT(joiners))]);
+    } else if (k == 7)
+      put(out, 0x300 + below(&random, 0x70));
+    else if (k == 8)
+      put(out, joiners[below(&random, COUNT(joiners))]);
     put(out, (uint32_t)c);
   }
   if (below(&random, 3) != 0) return;
@@ -90,7 +144,8 @@ static int free_corpus(void **state) {
 
 static const char *text_of(size_t i) { return corpus[i].data ? corpus[i].data : ""; }
 
-/* ---- checksums -------------------------------------------------------------------------------------------------------------------- */
+/* ---- checksums
+ * -------------------------------------------------------------------------------------------------------------------- */
 
 static uint32_t crc_table[256];
 
@@ -153,8 +208,11 @@ static void check_bytes(const accel__encoding *e, size_t i, size_t pair) {
 static uint32_t checksum(const accel__tokenizer *t, size_t i, accel__encoding *e) {
   size_t pair = (7 * i + 3) % STRINGS;
   bool paired = i % 5 == 1;
-  accel__encode_options how = {.add_special_tokens = i % 11 != 4, .max_length = 24 + (uint32_t)i % 13, .stride = (uint32_t)i % 6,
-                               .truncate_left = i / 21 % 2 == 1, .truncation = i % 7 == 3 ? (accel__truncation)(1 + i / 7 % 3) : ACCEL__TRUNCATE_NONE};
+  accel__encode_options how = {.add_special_tokens = i % 11 != 4,
+                               .max_length = 24 + (uint32_t)i % 13,
+                               .stride = (uint32_t)i % 6,
+                               .truncate_left = i / 21 % 2 == 1,
+                               .truncation = i % 7 == 3 ? (accel__truncation)(1 + i / 7 % 3) : ACCEL__TRUNCATE_NONE};
   if (accel__encode(t, text_of(i), corpus[i].n, paired ? text_of(pair) : NULL, corpus[pair].n, &how, e) != ACCEL_OK) {
     assert_int_not_equal(accel__message()[0], 0);
     return crc_word(0, 0xFFFFFFFFu);
@@ -193,7 +251,9 @@ static void compare(const char *name) {
   assert_int_equal(different, 0);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- tests
+ * ------------------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_corpus(void **state) { /* the generator itself: every code point is there */
   (void)state;
@@ -214,12 +274,16 @@ static void test_corpus(void **state) { /* the generator itself: every code poin
   assert_int_equal(bytes, 5891214); /* what tokenizer_corpus.py prints */
 }
 
-#define FIXTURE(name) \
-  static void test_##name(void **state) { (void)state; compare(#name); }
-#define FIXTURES(X)                                                                                                                   \
-  X(wordpiece_uncased) X(wordpiece_cased) X(wordpiece_accents) X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence)      \
-  X(wordlevel_nfd) X(wordlevel_nfc) X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) X(bpe_suffix) X(bpe_prefix) \
-  X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
+#define FIXTURE(name)                     \
+  static void test_##name(void **state) { \
+    (void)state;                          \
+    compare(#name);                       \
+  }
+#define FIXTURES(X)                                                                                                         \
+  X(wordpiece_uncased)                                                                                                      \
+  X(wordpiece_cased) X(wordpiece_accents) X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence)                \
+      X(wordlevel_nfd) X(wordlevel_nfc) X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) \
+          X(bpe_suffix) X(bpe_prefix) X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
 FIXTURES(FIXTURE)
 #define TEST(name) cmocka_unit_test(test_##name),
 

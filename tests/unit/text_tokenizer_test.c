@@ -1,5 +1,6 @@
-/* text_tokenizer_test.c - loading, describing, refusing; words, malformed text, huge text, threads.  Identity with the `tokenizers`
- * package is text_corpus_test.c's part; expected ids here come from it (0.23.3), those of vocab.txt from transformers 5.23. */
+/* text_tokenizer_test.c - loading, describing, refusing; words, malformed text, huge text, threads.  Identity with the
+ * `tokenizers` package is text_corpus_test.c's part; expected ids here come from it (0.23.3), those of vocab.txt from
+ * transformers 5.23. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,7 @@
 #include "text/tokenizer.h"
 
 #define FIXTURE(name) ACCEL_FIXTURES "/tokenizers/" name
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define COUNT(array)  (sizeof(array) / sizeof *(array))
 
 static accel__tokenizer *load(const char *path) {
   accel__tokenizer *t = NULL;
@@ -22,7 +23,8 @@ static accel__tokenizer *load(const char *path) {
   return t;
 }
 
-static void encode(const accel__tokenizer *t, const char *text, size_t n, const accel__encode_options *how, accel__encoding *e) {
+static void encode(const accel__tokenizer *t, const char *text, size_t n, const accel__encode_options *how,
+                   accel__encoding *e) {
   if (accel__encode(t, text, n, NULL, 0, how, e) != ACCEL_OK) fail_msg("%s", accel__message());
 }
 
@@ -120,8 +122,9 @@ static void test_malformed_text(void **state) { /* bytes that are no UTF-8 stand
   (void)state;
   accel__encoding e = {0};
   accel__tokenizer *t = load(FIXTURE("wordpiece_uncased.json"));
-  static const char text[] = "a\xff"
-                             "b \xc3(\xe6\x9d";
+  static const char text[] =
+      "a\xff"
+      "b \xc3(\xe6\x9d";
   encode(t, text, sizeof text - 1, NULL, &e);
   for (size_t i = 0; i < e.n; ++i) assert_true(e.bytes[i].end <= sizeof text - 1 && e.bytes[i].start <= e.bytes[i].end);
   assert_int_equal(e.bytes[e.n - 2].start, 5); /* the bracket */
@@ -188,10 +191,13 @@ static void test_truncation_refused(void **state) {
   accel__encoding_free(&e);
 }
 
-/* ---- files that are refused ------------------------------------------------------------------------------------------------------- */
+/* ---- files that are refused
+ * ------------------------------------------------------------------------------------------------------- */
 
 #define HEAD "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":"
-#define MODEL "{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100,\"vocab\":"
+#define MODEL                                                                                                              \
+  "{\"type\":\"WordPiece\",\"unk_token\":\"[UNK]\",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100," \
+  "\"vocab\":"
 #define VOCAB "{\"[UNK]\":0,\"a\":1}"
 
 static void test_refused(void **state) {
@@ -216,22 +222,32 @@ static void test_refused(void **state) {
       {HEAD "null,\"model\":{\"type\":\"Magic\",\"vocab\":" VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "'Magic'"},
       {HEAD "{\"type\":\"Spell\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "'Spell'"},
       {HEAD "{},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "normalizer.type"},
-      {HEAD "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(a|b)*\"},\"content\":\"\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "(a|b)*"},
-      {HEAD "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "precompiled_charsmap"},
-      {HEAD "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/////w==\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "precompiled_charsmap"},
-      {HEAD "null,\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "UnicodeScripts"},
+      {HEAD "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(a|b)*\"},\"content\":\"\"},\"model\":" MODEL VOCAB "}}",
+       ACCEL_ERROR_UNSUPPORTED, "(a|b)*"},
+      {HEAD "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"!\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT,
+       "precompiled_charsmap"},
+      {HEAD "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/////w==\"},\"model\":" MODEL VOCAB "}}",
+       ACCEL_ERROR_FORMAT, "precompiled_charsmap"},
+      {HEAD "null,\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED,
+       "UnicodeScripts"},
       {HEAD "null,\"decoder\":{\"type\":\"Rot13\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "Rot13"},
-      {HEAD "null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"X\",\"type_id\":0}}],\"pair\":[],"
-            "\"special_tokens\":{}},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "'X'"},
-      {HEAD "null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":0}}],\"pair\":[]},"
-            "\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "sequence B"},
+      {HEAD "null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"X\",\"type_"
+            "id\":0}}],\"pair\":[],"
+            "\"special_tokens\":{}},\"model\":" MODEL VOCAB "}}",
+       ACCEL_ERROR_FORMAT, "'X'"},
+      {HEAD "null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":{\"id\":\"B\",\"type_id\":0}"
+            "}],\"pair\":[]},"
+            "\"model\":" MODEL VOCAB "}}",
+       ACCEL_ERROR_FORMAT, "sequence B"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB "}}", ACCEL_ERROR_FORMAT, "model.merges"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a b\"]}}", ACCEL_ERROR_FORMAT, "'b'"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a a\"]}}", ACCEL_ERROR_FORMAT, "'aa'"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a\"]}}", ACCEL_ERROR_FORMAT, "model.merges"},
-      {HEAD "null,\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":" VOCAB ",\"merges\":[]}}", ACCEL_ERROR_UNSUPPORTED, "dropout"},
+      {HEAD "null,\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":" VOCAB ",\"merges\":[]}}", ACCEL_ERROR_UNSUPPORTED,
+       "dropout"},
       {HEAD "null,\"model\":{\"type\":\"Unigram\",\"unk_id\":5,\"vocab\":[[\"a\",0]]}}", ACCEL_ERROR_FORMAT, "unk_id"},
-      {HEAD "null,\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",\"b\"]]}}", ACCEL_ERROR_FORMAT, "model.vocab"},
+      {HEAD "null,\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"a\",\"b\"]]}}", ACCEL_ERROR_FORMAT,
+       "model.vocab"},
       {"{\"version\":\"2.0\",\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "2.0"},
       {"{\"added_tokens\":[{\"id\":3}],\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_FORMAT, "content"},
   };
@@ -248,13 +264,16 @@ static void test_refused(void **state) {
   assert_non_null(strstr(accel__message(), "vocab.txt"));
 }
 
-/* ---- regular expressions: identity with Oniguruma is held by the fixtures; here what is refused, and that none runs for ever ------------ */
+/* ---- regular expressions: identity with Oniguruma is held by the fixtures; here what is refused, and that none runs for
+ * ever ------------ */
 
 static accel_status split_with(const char *expression, const char *text, size_t *tokens) {
   accel__buffer json = {0};
   accel__tokenizer *t = NULL;
   accel__encoding e = {0};
-  accel__buffer_text(&json, HEAD "null,\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":");
+  accel__buffer_text(
+      &json,
+      HEAD "null,\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false,\"pattern\":{\"Regex\":");
   accel__buffer_json_string(&json, expression, strlen(expression));
   accel__buffer_text(&json, "}},\"model\":" MODEL VOCAB "}}");
   accel_status status = accel__tokenizer_parse(json.data, json.n, "t.json", &t);
@@ -268,23 +287,28 @@ static accel_status split_with(const char *expression, const char *text, size_t 
 
 static void test_expressions(void **state) {
   (void)state;
-  static const char *const refused[] = {"", "a*", "(?<=a)b", "(?<name>a)", "(a)\\1", "[a[b]]", "[a-z&&b]", "\\p{Han}", "\\Q", "a**", "(a", "a)", "[a",
-                                        "*a", "x{5,2}", "x{9999}", "(?:a?)*b", "(?i:[a-c])", "a|", "\\x{110000}"};
+  static const char *const refused[] = {"",         "a*",      "(?<=a)b",  "(?<name>a)", "(a)\\1", "[a[b]]",     "[a-z&&b]",
+                                        "\\p{Han}", "\\Q",     "a**",      "(a",         "a)",     "[a",         "*a",
+                                        "x{5,2}",   "x{9999}", "(?:a?)*b", "(?i:[a-c])", "a|",     "\\x{110000}"};
   static const struct {
     const char *expression, *text;
     size_t tokens;
-  } taken[] = {{"ab|a", "aabab", 3}, {"a{2}", "aaaaa", 3}, {"(?i:AB)c", "abcABcabC", 3}, {"[^a\\]]+", "abc]a", 3}, {"a(?=b)", "abac", 2},
-               {"x(?!y)", "xyx", 2}, {"a+?b", "aaab", 1}, {"a++a|b", "aab", 2}, {"^a", "aa\na", 3}, {"\\p{Lu}\\P{Lu}", "aBcD", 3}};
+  } taken[] = {{"ab|a", "aabab", 3},  {"a{2}", "aaaaa", 3},         {"(?i:AB)c", "abcABcabC", 3}, {"[^a\\]]+", "abc]a", 3},
+               {"a(?=b)", "abac", 2}, {"x(?!y)", "xyx", 2},         {"a+?b", "aaab", 1},          {"a++a|b", "aab", 2},
+               {"^a", "aa\na", 3},    {"\\p{Lu}\\P{Lu}", "aBcD", 3}};
   size_t tokens;
   for (size_t i = 0; i < COUNT(refused); ++i) {
     accel_status status = split_with(refused[i], "x", &tokens);
-    if (status != ACCEL_ERROR_UNSUPPORTED || !strstr(accel__message(), refused[i])) fail_msg("'%s': %d %s", refused[i], status, accel__message());
+    if (status != ACCEL_ERROR_UNSUPPORTED || !strstr(accel__message(), refused[i]))
+      fail_msg("'%s': %d %s", refused[i], status, accel__message());
   }
   for (size_t i = 0; i < COUNT(taken); ++i) {
     accel_status status = split_with(taken[i].expression, taken[i].text, &tokens);
-    if (status != ACCEL_OK || tokens != taken[i].tokens) fail_msg("'%s': %d, %zu tokens, %s", taken[i].expression, status, tokens, accel__message());
+    if (status != ACCEL_OK || tokens != taken[i].tokens)
+      fail_msg("'%s': %d, %zu tokens, %s", taken[i].expression, status, tokens, accel__message());
   }
-  assert_int_equal(split_with("(?:a|aa)+b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", &tokens), ACCEL_ERROR_LIMIT);
+  assert_int_equal(split_with("(?:a|aa)+b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", &tokens),
+                   ACCEL_ERROR_LIMIT);
   assert_non_null(strstr(accel__message(), "steps"));
 }
 
@@ -302,7 +326,8 @@ static void test_deep_sequences(void **state) {
   accel__buffer_free(&json);
 }
 
-/* ---- size and threads ---------------------------------------------------------------------------------------------------------------- */
+/* ---- size and threads
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static char *repeated(const char *unit, size_t n) {
   size_t length = strlen(unit);
@@ -314,9 +339,10 @@ static char *repeated(const char *unit, size_t n) {
 
 static void test_huge_text(void **state) { /* linear time and no deep stack for 10 MB of anything */
   (void)state;
-  static const char *const units[] = {"Hello world, isn't it? ", "a", "\u0301", "\u0300\u0323", "[MASK]", " ", "\u6771", "\u0e01\u0e33"};
-  static const char *const files[] = {FIXTURE("wordpiece_uncased.json"), FIXTURE("bpe_modernbert.json"), FIXTURE("unigram_xlmr.json"),
-                                      FIXTURE("unigram_deberta.json")};
+  static const char *const units[] = {
+      "Hello world, isn't it? ", "a", "\u0301", "\u0300\u0323", "[MASK]", " ", "\u6771", "\u0e01\u0e33"};
+  static const char *const files[] = {FIXTURE("wordpiece_uncased.json"), FIXTURE("bpe_modernbert.json"),
+                                      FIXTURE("unigram_xlmr.json"), FIXTURE("unigram_deberta.json")};
   enum { BYTES = 10000000, SHORT = 600000 };
   accel__encoding e = {0};
   for (size_t f = 0; f < COUNT(files); ++f) {
@@ -326,7 +352,8 @@ static void test_huge_text(void **state) { /* linear time and no deep stack for 
       char *text = repeated(units[i], n);
       encode(t, text, n - n % strlen(units[i]), NULL, &e);
       assert_true(e.n >= 2);
-      accel__encode_options how = {.add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = 512};
+      accel__encode_options how = {
+          .add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = 512};
       encode(t, text, n - n % strlen(units[i]), &how, &e);
       assert_true(e.n <= 512);
       free(text);
@@ -350,7 +377,8 @@ static void *encode_many(void *arg) {
   j->same = true;
   for (int i = 0; i < 200; ++i) {
     if (accel__encode(j->tokenizer, j->text, j->n, NULL, 0, NULL, &e) != ACCEL_OK || e.n != j->want->n) j->same = false;
-    for (size_t k = 0; j->same && k < e.n; ++k) j->same = e.ids[k] == j->want->ids[k] && e.chars[k].end == j->want->chars[k].end;
+    for (size_t k = 0; j->same && k < e.n; ++k)
+      j->same = e.ids[k] == j->want->ids[k] && e.chars[k].end == j->want->chars[k].end;
   }
   accel__encoding_free(&e);
   return NULL;
@@ -358,7 +386,8 @@ static void *encode_many(void *arg) {
 
 static void test_threads(void **state) {
   (void)state;
-  static const char *const files[] = {FIXTURE("wordpiece_uncased.json"), FIXTURE("bpe_roberta.json"), FIXTURE("unigram_xlmr.json")};
+  static const char *const files[] = {FIXTURE("wordpiece_uncased.json"), FIXTURE("bpe_roberta.json"),
+                                      FIXTURE("unigram_xlmr.json")};
   for (size_t f = 0; f < COUNT(files); ++f) {
     accel__tokenizer *t = load(files[f]);
     accel__encoding want = {0};
@@ -380,13 +409,10 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vocab_txt),       cmocka_unit_test(test_describe),
-      cmocka_unit_test(test_words),           cmocka_unit_test(test_malformed_text),
-      cmocka_unit_test(test_special_in_text), cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_truncation_refused), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_expressions),
-      cmocka_unit_test(test_deep_sequences),  cmocka_unit_test(test_huge_text),
-      cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_vocab_txt),          cmocka_unit_test(test_describe),        cmocka_unit_test(test_words),
+      cmocka_unit_test(test_malformed_text),     cmocka_unit_test(test_special_in_text), cmocka_unit_test(test_decode),
+      cmocka_unit_test(test_truncation_refused), cmocka_unit_test(test_refused),         cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_deep_sequences),     cmocka_unit_test(test_huge_text),       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
