@@ -256,12 +256,10 @@ char *accel__path_join(accel__arena *arena, const char *directory, const char *n
   return accel__arena_printf(arena, "%s%s%s", directory, directory[n - 1] == '/' ? "" : "/", name);
 }
 
-accel_status accel__cache_directory(accel__arena *arena, char **out) {
-  const char *own = accel__env("ACCEL_CACHE_DIR"), *cache = accel__env("XDG_CACHE_HOME"), *home = accel__env("HOME");
+accel_status accel__standard_cache(accel__arena *arena, char **out) {
+  const char *cache = accel__env("XDG_CACHE_HOME"), *home = accel__env("HOME");
   *out = NULL;
-  if (own)
-    *out = accel__arena_string(arena, own);
-  else if (cache && *cache == '/')
+  if (cache && *cache == '/')
     *out = accel__path_join(arena, cache, "accel"); /* the XDG rules: a relative one is ignored */
   else if (home)
     *out = accel__path_join(arena, home, ".cache/accel");
@@ -269,5 +267,12 @@ accel_status accel__cache_directory(accel__arena *arena, char **out) {
     accel__fail(ACCEL_ERROR_NOT_FOUND, "no cache directory: none of ACCEL_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
     return accel__remedy(ACCEL_ERROR_NOT_FOUND, "set ACCEL_CACHE_DIR to a directory that may be written");
   }
+  return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+accel_status accel__cache_directory(accel__arena *arena, char **out) {
+  const char *own = accel__env("ACCEL_CACHE_DIR");
+  if (!own) return accel__standard_cache(arena, out);
+  *out = accel__arena_string(arena, own);
   return *out ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }

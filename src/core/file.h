@@ -36,6 +36,7 @@ char *accel__path_join(accel__arena *arena, const char *directory, const char *n
 const char *accel__env(const char *name);              /* NULL when unset or empty; NULL for all under AT_SECURE */
 const char *accel__env_raw(const char *name);          /* as it is: "" when set but empty, which vendors read as "no device" */
 accel_status accel__cache_directory(accel__arena *arena, char **out); /* ACCEL_CACHE_DIR, $XDG_CACHE_HOME/accel, ~/.cache/accel */
+accel_status accel__standard_cache(accel__arena *arena, char **out);  /* the same without ACCEL_CACHE_DIR: where models are kept */
 
 /* Tests: true when ACCEL_FAIL_AT (comma list of POINT or POINT:N for the N-th passage) names this point now.  Any thread; the
  * variable is read once.  config.h lists the core's points and lets a test name others. */

@@ -42,12 +42,18 @@ static accel_status split_name(const char *model, accel__arena *arena, model_nam
 }
 
 /* <cache>/models/org/name; a revision other than main has a folder org/name@revision of its own. */
-static char *own_directory(accel__arena *arena, const model_name *name) {
-  char *cache;
-  if (accel__cache_directory(arena, &cache) != ACCEL_OK) return NULL;
+static char *below(accel__arena *arena, const char *cache, const model_name *name) {
   bool plain = !name->revision || strcmp(name->revision, "main") == 0;
-  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@",
-                             plain ? "" : name->revision);
+  return accel__arena_printf(arena, "%s/models/%s%s%s", cache, name->repository, plain ? "" : "@", plain ? "" : name->revision);
+}
+
+/* In ACCEL_CACHE_DIR when that has it, else in the standard cache. */
+static char *own_directory(accel__arena *arena, const model_name *name) {
+  char *cache, *found;
+  if (accel__cache_directory(arena, &cache) != ACCEL_OK) return NULL;
+  found = below(arena, cache, name);
+  if ((found && accel__is_directory(found)) || accel__standard_cache(arena, &cache) != ACCEL_OK) return found;
+  return below(arena, cache, name);
 }
 
 /* HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub, ~/.cache/huggingface/hub: the first that is set. */
