@@ -1,7 +1,8 @@
-/* attention.c - attention over packed ragged rows: one task is a run of (sequence, head) pairs, or a stretch of one's query rows.
+/* attention.c - attention over packed ragged rows: one task is a run of (sequence, head) pairs, or a stretch of one's query
+ * rows.
  *
- * Sessions (nodes with a state) and positions that a bias table cannot be indexed with go to the scalar kernel.  Blocks of rows start at fixed
- * places of their sequence, so results do not depend on how many tasks there are. */
+ * Sessions (nodes with a state) and positions that a bias table cannot be indexed with go to the scalar kernel.  Blocks of
+ * rows start at fixed places of their sequence, so results do not depend on how many tasks there are. */
 #include <string.h>
 
 #include "cpu.h"
@@ -37,11 +38,14 @@ typedef struct sizes {
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static bool is_t5(int64_t kind) { return kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL || kind == ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL; }
+static bool is_t5(int64_t kind) {
+  return kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL || kind == ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL;
+}
 
 /* Distances i - j of sequences up to `longest` rows, as rows of rel_k and rel_q: first, and how many in whole panels. */
 static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_t panel_cols, int64_t *first) {
-  int32_t span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0), buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
+  int32_t span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
+          buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   int32_t distance = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   int64_t far = longest > 0 ? longest - 1 : 0;
   *first = kit_deberta_row(-far, span, buckets, distance);
@@ -116,12 +120,14 @@ static bool exact(const kit_tensor *position) {
 
 static void make_relative(job *j, const kit_launch *l, float *at, int64_t longest) {
   const float *bias = kit_f32(&l->in[BIAS]);
-  int32_t buckets = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32), far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
+  int32_t buckets = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32),
+          far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   j->relative = at;
   j->relative_stride = 2 * longest;
   j->base.relative_origin = longest;
   for (int64_t d = -longest; d < longest; d++) { /* key - query */
-    int32_t bucket = is_t5(j->bias_kind) ? kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far) : 0;
+    int32_t bucket =
+        is_t5(j->bias_kind) ? kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far) : 0;
     for (int64_t h = 0; h < j->heads; h++)
       at[h * j->relative_stride + d + longest] = is_t5(j->bias_kind) ? bias[bucket * j->heads + h] : bias[h] * (float)d;
   }
@@ -138,8 +144,8 @@ static void pack_head(const job *j, const kit_tensor *table, int64_t h, float *t
   for (int64_t c = 0; c < j->base.relative_columns; c += k->vector) {
     int64_t have = stored - (first + c);
     have = have < 0 ? 0 : have > k->vector ? k->vector : have;
-    k->pack(kit_f32(table) + (have ? (first + c) * ld + h * dk : 0), ld, have, dk, to + c / k->panel_cols * k->panel_cols * dk + c % k->panel_cols,
-            k->panel_cols);
+    k->pack(kit_f32(table) + (have ? (first + c) * ld + h * dk : 0), ld, have, dk,
+            to + c / k->panel_cols * k->panel_cols * dk + c % k->panel_cols, k->panel_cols);
   }
 }
 
@@ -156,7 +162,8 @@ static void pack_task(void *arg, uint32_t i, uint32_t worker) {
 
 static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float *at) {
   const accel_plugin_node *n = l->node;
-  int32_t span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0), buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
+  int32_t span = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
+          buckets = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   int32_t distance = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   int32_t *row = (int32_t *)at;
   j->base.relative_columns = relative_span(n, s->longest, j->s->kernels.panel_cols, &j->base.relative_first);
@@ -177,7 +184,8 @@ static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float
 
 static void run_unit(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end, float *workspace) {
   const kit_launch *l = j->l;
-  const kit_tensor *q = &l->in[Q], *k = &l->in[K], *v = &l->in[VALUE], *out = &l->out[0], *bias = &l->in[BIAS], *probs = &l->out[1];
+  const kit_tensor *q = &l->in[Q], *k = &l->in[K], *v = &l->in[VALUE], *out = &l->out[0], *bias = &l->in[BIAS],
+                   *probs = &l->out[1];
   const int64_t qs = j->q.start[item], ks = j->kv.start[item], g = h / (j->heads / j->kv_heads);
   cpu_attention a = j->base;
   a.q = kit_f32(q) + qs * q->row_stride + h * a.dk;
@@ -228,10 +236,12 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   int64_t u = index / j->chunks, chunk = index % j->chunks;
   int32_t item = (int32_t)(u / j->heads);
   int64_t rows = j->q.start[item + 1] - j->q.start[item], keys = j->kv.start[item + 1] - j->kv.start[item];
-  int64_t height =
-      cpu_attention_layout(keys, j->base.dk, j->base.dv, j->base.relative_columns, j->s->kernels.tile_rows, j->s->kernels.panel_cols).rows;
+  int64_t height = cpu_attention_layout(keys, j->base.dk, j->base.dv, j->base.relative_columns, j->s->kernels.tile_rows,
+                                        j->s->kernels.panel_cols)
+                       .rows;
   int64_t blocks = (rows + height - 1) / height;
-  int64_t from = cpu_share(blocks, (uint32_t)chunk, j->chunks) * height, to = cpu_share(blocks, (uint32_t)chunk + 1, j->chunks) * height;
+  int64_t from = cpu_share(blocks, (uint32_t)chunk, j->chunks) * height,
+          to = cpu_share(blocks, (uint32_t)chunk + 1, j->chunks) * height;
   if (to > rows) to = rows;
   if (from < to) run_unit(j, item, u % j->heads, from, to, workspace);
 }
@@ -241,7 +251,8 @@ static void split(job *j, const kit_launch *l) {
   int64_t units = (int64_t)j->q.items * j->heads;
   double cost = 0;
   for (int32_t i = 0; i < j->q.items; i++)
-    cost += (double)(j->q.start[i + 1] - j->q.start[i] + 8) * (double)(j->kv.start[i + 1] - j->kv.start[i]) * (double)(j->base.dk + j->base.dv + 20);
+    cost += (double)(j->q.start[i + 1] - j->q.start[i] + 8) * (double)(j->kv.start[i + 1] - j->kv.start[i]) *
+            (double)(j->base.dk + j->base.dv + 20);
   cost *= 0.03 * (double)j->heads; /* ns */
   j->chunks = 0;
   j->tasks = cpu_tasks(l, units * 64, cost / (double)(units * 64)); /* 64: a unit can be cut */
@@ -261,11 +272,13 @@ static int32_t check(const job *j, const kit_launch *l, accel_plugin_error *erro
   const kit_tensor *b = &l->in[BIAS], *probs = &l->out[1];
   for (int32_t i = 0; i < j->q.items; i++) {
     int32_t rows = j->q.start[i + 1] - j->q.start[i], keys = j->kv.start[i + 1] - j->kv.start[i];
-    if (j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE && ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d", (long long)b->dim[2],
-                             (long long)b->dim[3], rows, keys);
+    if (j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
+        ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
+                             (long long)b->dim[2], (long long)b->dim[3], rows, keys);
     if (kit_has(probs) && keys > probs->dim[2])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", keys, (long long)probs->dim[2]);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", keys,
+                             (long long)probs->dim[2]);
   }
   return ACCEL_PLUGIN_OK;
 }
@@ -275,8 +288,12 @@ static void read_attributes(job *j, const kit_launch *l, const sizes *s) {
   j->bias_kind = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
   j->period = j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0]) : 1;
   j->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &j->probs);
-  j->base = (cpu_attention){.dk = s->dk, .dv = s->dv, .sink = -INFINITY, .softcap = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
-                            .left = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1), .right = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1)};
+  j->base = (cpu_attention){.dk = s->dk,
+                            .dv = s->dv,
+                            .sink = -INFINITY,
+                            .softcap = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
+                            .left = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
+                            .right = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1)};
   j->base.scale = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SCALE, s->dk ? 1.0 / sqrt((double)s->dk) : 1.0);
   if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_CAUSAL, 0)) j->base.right = 0; /* a positive window_right allows no more */
 }
@@ -296,8 +313,9 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
   j.positions = explicit_positions(l, &j.q, &j.kv);
   bool windowed = j.base.left >= 0 || j.base.right >= 0 || j.bias_kind > ACCEL_PLUGIN_BIAS_DENSE;
   if (j.positions && !windowed) j.positions = false; /* nothing asks for them */
-  if (j.period < 1 || (j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED || !kit_has(&l->in[Q_POS]) || !kit_has(&l->in[KV_POS]) ||
-                         !exact(&l->in[Q_POS]) || !exact(&l->in[KV_POS]))))
+  if (j.period < 1 ||
+      (j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED || !kit_has(&l->in[Q_POS]) ||
+                       !kit_has(&l->in[KV_POS]) || !exact(&l->in[Q_POS]) || !exact(&l->in[KV_POS]))))
     return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
   int32_t rc = check(&j, l, error);
   if (rc) return rc;

@@ -1,9 +1,9 @@
 /* cpu.h - what the files of the CPU plugin share.
  *
- * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and kernel tables
- * blas.c     OpenBLAS for processors without kernels of ours
- * weights.c  packing at init                 launch.c   op -> function, shared splitting    linear.c matmul.c attention.c rows.c   one family of ops each
- * kernels/   what runs on one core: kernels.def lists them, kernels.h says what they compute
+ * plugin.c   the table the core sees         device.c   the one device and its memory       isa.c      instruction sets and
+ * kernel tables blas.c     OpenBLAS for processors without kernels of ours weights.c  packing at init launch.c   op ->
+ * function, shared splitting    linear.c matmul.c attention.c rows.c   one family of ops each kernels/   what runs on one
+ * core: kernels.def lists them, kernels.h says what they compute
  */
 #ifndef ACCEL_CPU_H
 #define ACCEL_CPU_H
@@ -15,37 +15,37 @@
 
 /* Weight matrices of one or more linear nodes in the panels that cpu_gemm reads. */
 typedef struct cpu_linear {
-  int32_t w, gate;  /* weight indices; gate -1: none, or in w */
-  int32_t bias;     /* weight index; only INTERLEAVED, whose biases are stored apart */
-  int32_t glu;      /* accel_plugin_kind GLU_ */
-  int32_t trans;    /* stored [K,N] */
-  int64_t n, k;     /* columns of the result */
+  int32_t w, gate; /* weight indices; gate -1: none, or in w */
+  int32_t bias;    /* weight index; only INTERLEAVED, whose biases are stored apart */
+  int32_t glu;     /* accel_plugin_kind GLU_ */
+  int32_t trans;   /* stored [K,N] */
+  int64_t n, k;    /* columns of the result */
   int64_t panels;
-  float *packed;    /* [panels][k][panel_cols] */
+  float *packed;              /* [panels][k][panel_cols] */
   float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
 } cpu_linear;
 
 typedef struct cpu_weight {
-  bool raw;        /* some op reads the rows as they are */
-  bool mapped;     /* weight_map is held until cleanup */
+  bool raw;    /* some op reads the rows as they are */
+  bool mapped; /* weight_map is held until cleanup */
   const float *data;
-  float *copy;     /* of a mapping that is not aligned */
+  float *copy; /* of a mapping that is not aligned */
 } cpu_weight;
 
 /* cblas_sgemm */
-typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb,
-                          float beta, float *c, int ldc);
+typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
+                          const float *b, int ldb, float beta, float *c, int ldc);
 
 /* An endpoint's private part; immutable after open. */
 typedef struct cpu_self {
   const accel_plugin_program *program;
   cpu_kernels kernels;
-  cpu_sgemm_fn *sgemm;  /* OpenBLAS runs the linear nodes it takes; NULL: our kernels do */
-  cpu_weight *weight;   /* [n_weight] */
+  cpu_sgemm_fn *sgemm; /* OpenBLAS runs the linear nodes it takes; NULL: our kernels do */
+  cpu_weight *weight;  /* [n_weight] */
   cpu_linear *linear;
   uint32_t n_linear;
-  int32_t *linear_of;   /* [n_node]: index into linear, -1 none */
-  void *arena;          /* all packed panels */
+  int32_t *linear_of; /* [n_node]: index into linear, -1 none */
+  void *arena;        /* all packed panels */
 } cpu_self;
 
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
@@ -58,7 +58,8 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, c
 
 /* ---- devices ---- */
 
-int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n, accel_plugin_error *error);
+int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
+                    accel_plugin_error *error);
 int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
 
 /* ---- launches ---- */
@@ -70,7 +71,8 @@ bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *n
 uint32_t cpu_workers(const kit_launch *launch);
 /* fn(arg, i, worker) for i < n on the host's threads; on the calling one when n is 1 or there are no others. */
 void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn, void *arg);
-/* Splits `rows` rows of `cost` (rough nanoseconds each) into tasks: 1 when splitting would not pay, else a few per worker. */
+/* Splits `rows` rows of `cost` (rough nanoseconds each) into tasks: 1 when splitting would not pay, else a few per worker.
+ */
 uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
 static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return all * i / n; }
 

@@ -23,13 +23,17 @@ static void brand(char *out, size_t size) {
 #endif
 }
 
-int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n, accel_plugin_error *error) {
+int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
+                    accel_plugin_error *error) {
   (void)host;
   *n = 1;
   if (capacity < 1) return ACCEL_PLUGIN_OK;
   if (out->size < sizeof *out) return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
   long units = sysconf(_SC_NPROCESSORS_ONLN);
-  accel_plugin_device d = {.size = out->size, .type = ACCEL_PLUGIN_DEVICE_CPU, .flags = ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY, .wave = 1,
+  accel_plugin_device d = {.size = out->size,
+                           .type = ACCEL_PLUGIN_DEVICE_CPU,
+                           .flags = ACCEL_PLUGIN_DEVICE_UNIFIED_MEMORY,
+                           .wave = 1,
                            .units = units > 0 ? (uint32_t)units : 1};
   cpu_isa isa = cpu_isa_choose(d.unusable, sizeof d.unusable);
   snprintf(d.id, sizeof d.id, "cpu");
@@ -53,7 +57,8 @@ static uint64_t available(void) {
 int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
   (void)device;
   long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES), unused = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || unused < 0) return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
+  if (page < 0 || all < 0 || unused < 0)
+    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
   uint64_t total = (uint64_t)page * (uint64_t)all, ready = available();
   if (!ready) ready = (uint64_t)page * (uint64_t)unused;
   accel_plugin_memory m = {.size = out->size, .total = total, .free = ready, .budget = ready, .shared_with_host = total};

@@ -22,7 +22,8 @@ static int runs(cpu_isa isa) {
   if (!__get_cpuid(1, &a, &b, &features, &d) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
   uint64_t saved = saved_state();
   const uint32_t fma_f16c_avx = 1u << 12 | 1u << 29 | 1u << 28;
-  if ((features & fma_f16c_avx) != fma_f16c_avx || !(b & (1u << 5)) || (saved & 0x6) != 0x6) return 0; /* AVX2; xmm and ymm */
+  if ((features & fma_f16c_avx) != fma_f16c_avx || !(b & (1u << 5)) || (saved & 0x6) != 0x6)
+    return 0; /* AVX2; xmm and ymm */
   if (isa == CPU_ISA_AVX2) return 1;
   const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
   return (b & f_dq_bw_vl) == f_dq_bw_vl && (saved & 0xe6) == 0xe6; /* mask registers and both halves of zmm */
@@ -53,8 +54,8 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   for (int i = 0; i < n; i++)
     if (!strcmp(wanted, cpu_isa_name(list[i]))) return list[i];
   if (refused)
-    snprintf(refused, size, "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s", wanted, cpu_isa_name(list[0]),
-             n > 1 ? " or " : "", n > 1 ? cpu_isa_name(list[n - 1]) : "");
+    snprintf(refused, size, "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s", wanted,
+             cpu_isa_name(list[0]), n > 1 ? " or " : "", n > 1 ? cpu_isa_name(list[n - 1]) : "");
   return list[0];
 }
 

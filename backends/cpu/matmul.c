@@ -41,7 +41,8 @@ static void pack_panel(const job *j, const float *b, int64_t panel, float *to) {
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_kernels *k = &j->s->kernels;
-  const int64_t first = cpu_share(j->panels, index % j->groups, j->groups), last = cpu_share(j->panels, index % j->groups + 1, j->groups);
+  const int64_t first = cpu_share(j->panels, index % j->groups, j->groups),
+                last = cpu_share(j->panels, index % j->groups + 1, j->groups);
   const int64_t matrix_index = index / j->groups, size = j->k * k->panel_cols;
   float *panels = j->workspace + (int64_t)worker * j->workspace_floats;
   const float *b = matrix(j->b, j->out, matrix_index);
@@ -49,7 +50,8 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   if (first == last) return;
   for (int64_t p = first; p < last; p++) pack_panel(j, b, p, panels + (p - first) * size);
   int64_t cols = (last * k->panel_cols < j->n ? last * k->panel_cols : j->n) - first * k->panel_cols;
-  cpu_gemm g = {.n = cols, .k = j->k, .x = matrix(j->a, j->out, matrix_index), .ldx = j->k, .w = panels, .y = y, .ldy = j->n};
+  cpu_gemm g = {
+      .n = cols, .k = j->k, .x = matrix(j->a, j->out, matrix_index), .ldx = j->k, .w = panels, .y = y, .ldy = j->n};
   k->gemm(&g, 0, j->m, 0, last - first);
   for (int64_t r = 0; j->scale != 1.0f && r < j->m; r++)
     k->binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n, cols);
@@ -67,7 +69,12 @@ uint64_t cpu_matmul_workspace(const cpu_kernels *kernels, const kit_launch *shap
 
 int32_t cpu_launch_matmul(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *out = &l->out[0];
-  job j = {.s = s, .a = &l->in[0], .b = &l->in[1], .out = out, .workspace = l->workspace, .workspace_floats = packed_floats(&s->kernels, l)};
+  job j = {.s = s,
+           .a = &l->in[0],
+           .b = &l->in[1],
+           .out = out,
+           .workspace = l->workspace,
+           .workspace_floats = packed_floats(&s->kernels, l)};
   if (!out->elements || out->rank < 2 || j.a->rank < 2 || j.b->rank < 2) return kit_scalar(ACCEL_PLUGIN_OP_MATMUL)(l, error);
   j.m = out->dim[out->rank - 2];
   j.n = kit_cols(out);

@@ -5,8 +5,8 @@
 #include "cpu.h"
 
 /* fp32 and nothing else so far, whatever the formats of this program's weights are. */
-static int32_t support(const accel_plugin_program *program, const accel_plugin_node *node, const accel_plugin_precision *precision, char *why,
-                       size_t why_size) {
+static int32_t support(const accel_plugin_program *program, const accel_plugin_node *node,
+                       const accel_plugin_precision *precision, char *why, size_t why_size) {
   (void)program;
   (void)node;
   if (precision->compute == ACCEL_PLUGIN_F32 && !strcmp(precision->name, "fp32")) return ACCEL_PLUGIN_NATIVE;
@@ -26,20 +26,20 @@ static const kit_backend backend = {
     .workspace = cpu_workspace,
 };
 
-static int32_t supports(uint32_t device, const accel_plugin_program *program, const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
-                        accel_plugin_error *error) {
+static int32_t supports(uint32_t device, const accel_plugin_program *program, const accel_plugin_precision *precision,
+                        accel_plugin_verdict *verdict, accel_plugin_error *error) {
   (void)device;
   return kit_supports(&backend, program, precision, verdict, error);
 }
 
-static int32_t estimate(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options, accel_plugin_estimate *out,
-                        accel_plugin_error *error) {
+static int32_t estimate(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
+                        accel_plugin_estimate *out, accel_plugin_error *error) {
   (void)device;
   return kit_estimate(&backend, program, options, out, error);
 }
 
-static int32_t init(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options, accel_plugin_endpoint **out,
-                    accel_plugin_error *error) {
+static int32_t init(uint32_t device, const accel_plugin_program *program, const accel_plugin_options *options,
+                    accel_plugin_endpoint **out, accel_plugin_error *error) {
   return kit_init(&backend, device, program, options, out, error);
 }
 
@@ -70,7 +70,8 @@ static const accel_plugin table = {
     .session_control = kit_session_control,
 };
 
-__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi);
+__attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,
+                                                                              uint32_t core_abi);
 const accel_plugin *accel_plugin_query(const accel_plugin_host *host, uint32_t core_abi) {
   (void)host;
   return kit_speaks(core_abi) ? &table : NULL;

@@ -28,8 +28,18 @@ int32_t cpu_launch_norm(const cpu_self *s, const kit_launch *l, accel_plugin_err
   int32_t kind = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_NORM_KIND, ACCEL_PLUGIN_NORM_LAYER);
   if (groups < 1 || cols % groups || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_NORM)(l, error);
   norm_job j = {.run = s->kernels.norm, .rows = kit_row_count(x)};
-  j.g = (cpu_norm){.x = kit_f32(x), .residual = kit_f32(&l->in[3]), .gamma = kit_f32(&l->in[1]), .beta = kit_f32(&l->in[2]), .y = kit_f32(&l->out[0]),
-                   .sum = kit_f32(&l->out[1]), .ldx = x->row_stride, .ldr = cols, .ldy = cols, .size = cols / groups, .groups = groups, .kind = kind,
+  j.g = (cpu_norm){.x = kit_f32(x),
+                   .residual = kit_f32(&l->in[3]),
+                   .gamma = kit_f32(&l->in[1]),
+                   .beta = kit_f32(&l->in[2]),
+                   .y = kit_f32(&l->out[0]),
+                   .sum = kit_f32(&l->out[1]),
+                   .ldx = x->row_stride,
+                   .ldr = cols,
+                   .ldy = cols,
+                   .size = cols / groups,
+                   .groups = groups,
+                   .kind = kind,
                    .eps = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_EPS, kind == ACCEL_PLUGIN_NORM_L2 ? 1e-12 : 1e-5),
                    .gamma_offset = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_GAMMA_OFFSET, 0.0)};
   j.tasks = cpu_tasks(l, j.rows, NS_NORM * (double)cols);
@@ -59,7 +69,11 @@ int32_t cpu_launch_softmax(const cpu_self *s, const kit_launch *l, accel_plugin_
   const kit_tensor *x = &l->in[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, -1);
   if ((axis != -1 && axis != (int64_t)x->rank - 1) || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_SOFTMAX)(l, error);
-  softmax_job j = {.x = kit_f32(x), .y = kit_f32(&l->out[0]), .rows = kit_row_count(x), .cols = kit_cols(x), .run = s->kernels.softmax,
+  softmax_job j = {.x = kit_f32(x),
+                   .y = kit_f32(&l->out[0]),
+                   .rows = kit_row_count(x),
+                   .cols = kit_cols(x),
+                   .run = s->kernels.softmax,
                    .logarithm = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_LOG, 0) != 0};
   j.tasks = cpu_tasks(l, j.rows, NS_EXP * (double)j.cols);
   cpu_parallel(l, j.tasks, softmax_task, &j);
@@ -82,13 +96,18 @@ static void unary_task(void *arg, uint32_t i, uint32_t worker) {
   const unary_job *j = arg;
   int64_t from = cpu_share(j->n, i, j->tasks), n = cpu_share(j->n, i + 1, j->tasks) - from;
   (void)worker;
-  if (j->kind < 20) j->kernels->activate(j->kind, j->alpha, j->x + from, j->y + from, n);
-  else j->kernels->unary(j->kind, j->alpha, j->beta, j->x + from, j->y + from, n);
+  if (j->kind < 20)
+    j->kernels->activate(j->kind, j->alpha, j->x + from, j->y + from, n);
+  else
+    j->kernels->unary(j->kind, j->alpha, j->beta, j->x + from, j->y + from, n);
 }
 
 int32_t cpu_launch_unary(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
-  unary_job j = {.kernels = &s->kernels, .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1), .x = kit_f32(x), .y = kit_f32(&l->out[0]),
+  unary_job j = {.kernels = &s->kernels,
+                 .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1),
+                 .x = kit_f32(x),
+                 .y = kit_f32(&l->out[0]),
                  .n = x->elements};
   bool known = j.kind >= 0 && j.kind <= ACCEL_PLUGIN_ACT_SWIGLU_OAI;
   if (!known && j.kind >= 20) known = s->kernels.unary(j.kind, 0, 0, NULL, NULL, 0) != 0;
@@ -135,13 +154,20 @@ static bool steps(const kit_tensor *t, const kit_tensor *out, int64_t *row, int3
 
 int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *a = &l->in[0], *b = &l->in[1], *out = &l->out[0];
-  binary_job j = {.run = s->kernels.binary, .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0), .a = kit_f32(a), .b = kit_f32(b),
-                  .y = kit_f32(out), .rows = kit_row_count(out), .cols = kit_cols(out)};
-  bool fits = out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 && b->dtype == ACCEL_PLUGIN_F32 && out->elements;
+  binary_job j = {.run = s->kernels.binary,
+                  .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0),
+                  .a = kit_f32(a),
+                  .b = kit_f32(b),
+                  .y = kit_f32(out),
+                  .rows = kit_row_count(out),
+                  .cols = kit_cols(out)};
+  bool fits =
+      out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 && b->dtype == ACCEL_PLUGIN_F32 && out->elements;
   if (!fits || j.kind < ACCEL_PLUGIN_BINARY_ADD || j.kind > ACCEL_PLUGIN_BINARY_MAX || !steps(a, out, &j.a_row, &j.a_step) ||
       !steps(b, out, &j.b_row, &j.b_step))
     return kit_scalar(ACCEL_PLUGIN_OP_BINARY)(l, error);
-  if (j.a_row == j.cols && j.b_row == j.cols && j.a_step && j.b_step && j.rows * j.cols > 1) { /* one long row, cut anywhere */
+  if (j.a_row == j.cols && j.b_row == j.cols && j.a_step && j.b_step &&
+      j.rows * j.cols > 1) { /* one long row, cut anywhere */
     int64_t cut = 4096;
     if (out->elements % cut == 0) {
       j.rows = out->elements / cut;
@@ -172,7 +198,8 @@ static void gather_task(void *arg, uint32_t i, uint32_t worker) {
   for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
     memcpy(j->y + r * bytes, j->table + j->index[r] * bytes, (size_t)bytes);
     if (j->scale != 1.0f)
-      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, (float *)(j->y + r * bytes), 1, &j->scale, 0, (float *)(j->y + r * bytes), j->cols);
+      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, (float *)(j->y + r * bytes), 1, &j->scale, 0, (float *)(j->y + r * bytes),
+                         j->cols);
   }
 }
 
@@ -180,13 +207,14 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
   const kit_tensor *table = &l->in[0], *index = &l->in[1], *out = &l->out[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, 0);
   if ((axis != 0 && axis + table->rank != 0) || !out->elements) return kit_scalar(ACCEL_PLUGIN_OP_GATHER)(l, error);
-  gather_job j = {.kernels = &s->kernels, .table = table->data, .index = kit_i32(index), .y = out->data, .rows = index->elements};
+  gather_job j = {
+      .kernels = &s->kernels, .table = table->data, .index = kit_i32(index), .y = out->data, .rows = index->elements};
   j.cols = table->dim[0] ? table->elements / table->dim[0] : 0;
   j.scale = out->dtype == ACCEL_PLUGIN_F32 ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0) : 1.0f;
   for (int64_t i = 0; i < j.rows; i++)
     if (j.index[i] < 0 || j.index[i] >= table->dim[0])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %d at position %lld is outside 0..%lld", j.index[i], (long long)i,
-                             (long long)table->dim[0] - 1);
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %d at position %lld is outside 0..%lld", j.index[i],
+                             (long long)i, (long long)table->dim[0] - 1);
   j.tasks = cpu_tasks(l, j.rows, 2 * NS_COPY * (double)j.cols);
   cpu_parallel(l, j.tasks, gather_task, &j);
   return ACCEL_PLUGIN_OK;
@@ -228,8 +256,14 @@ int32_t cpu_launch_reduce(const cpu_self *s, const kit_launch *l, accel_plugin_e
       (kit_has(&l->in[1]) && l->in[1].dtype != ACCEL_PLUGIN_F32))
     return kit_scalar(ACCEL_PLUGIN_OP_REDUCE)(l, error);
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], NULL);
-  reduce_job j = {.kernels = &s->kernels, .x = kit_f32(x), .weight = kit_f32(&l->in[1]), .y = kit_f32(&l->out[0]), .start = rows.start,
-                  .items = rows.items, .cols = x->elements / x->dim[0], .mean = kind == ACCEL_PLUGIN_REDUCE_MEAN};
+  reduce_job j = {.kernels = &s->kernels,
+                  .x = kit_f32(x),
+                  .weight = kit_f32(&l->in[1]),
+                  .y = kit_f32(&l->out[0]),
+                  .start = rows.start,
+                  .items = rows.items,
+                  .cols = x->elements / x->dim[0],
+                  .mean = kind == ACCEL_PLUGIN_REDUCE_MEAN};
   j.tasks = cpu_tasks(l, j.items, NS_COPY * (double)x->elements / (double)(j.items ? j.items : 1));
   cpu_parallel(l, j.tasks, reduce_task, &j);
   return ACCEL_PLUGIN_OK;
@@ -247,7 +281,8 @@ typedef struct rope_job {
 
 static void rope_task(void *arg, uint32_t i, uint32_t worker) {
   const rope_job *j = arg;
-  j->run(&j->g, cpu_share(j->rows, i, j->tasks), cpu_share(j->rows, i + 1, j->tasks), j->table + (int64_t)worker * 2 * j->g.pairs);
+  j->run(&j->g, cpu_share(j->rows, i, j->tasks), cpu_share(j->rows, i + 1, j->tasks),
+         j->table + (int64_t)worker * 2 * j->g.pairs);
 }
 
 static int64_t rope_pairs(const kit_launch *l, int64_t *head) {
@@ -265,15 +300,24 @@ int32_t cpu_launch_rope(const cpu_self *s, const kit_launch *l, accel_plugin_err
   const kit_tensor *x = &l->in[0], *position = &l->in[1], *frequency = &l->in[2];
   rope_job j = {.run = s->kernels.rope, .rows = kit_row_count(x)};
   int64_t head, pairs = rope_pairs(l, &head);
-  if (position->rank != 1 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head || kit_cols(x) % head || !x->elements)
+  if (position->rank != 1 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head || kit_cols(x) % head ||
+      !x->elements)
     return kit_scalar(ACCEL_PLUGIN_OP_ROPE)(l, error);
   float *own = l->workspace;
   j.table = own + pairs;
   for (int64_t i = 0; !kit_has(frequency) && i < pairs; i++)
     own[i] = (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
-  j.g = (cpu_rope){.x = kit_f32(x), .frequency = kit_has(frequency) ? kit_f32(frequency) : own, .y = kit_f32(&l->out[0]), .position = kit_i32(position),
-                   .ldx = x->row_stride, .ldy = kit_cols(x), .cols = kit_cols(x), .head = head, .pairs = pairs,
-                   .interleaved = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) == ACCEL_PLUGIN_ROPE_INTERLEAVED,
+  j.g = (cpu_rope){.x = kit_f32(x),
+                   .frequency = kit_has(frequency) ? kit_f32(frequency) : own,
+                   .y = kit_f32(&l->out[0]),
+                   .position = kit_i32(position),
+                   .ldx = x->row_stride,
+                   .ldy = kit_cols(x),
+                   .cols = kit_cols(x),
+                   .head = head,
+                   .pairs = pairs,
+                   .interleaved = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) ==
+                                  ACCEL_PLUGIN_ROPE_INTERLEAVED,
                    .mscale = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0)};
   j.tasks = cpu_tasks(l, j.rows, NS_NORM * (double)j.g.cols + 2 * (double)pairs);
   cpu_parallel(l, j.tasks, rope_task, &j);

@@ -1,7 +1,8 @@
 /* weights.c - what init does with the weights.
  *
- * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and unmapped, one after the other, so the peak while
- * loading is the final size and one tensor.  All others (embeddings, norms, biases, convolutions) stay where the core mapped them until cleanup.
+ * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and unmapped, one after the other,
+ * so the peak while loading is the final size and one tensor.  All others (embeddings, norms, biases, convolutions) stay
+ * where the core mapped them until cleanup.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,14 @@ static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node 
 /* The packing a linear node asks for; false when its matrices are not weights of rank 2 (the scalar kernel then runs it). */
 static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_linear *out) {
   if (n->op != ACCEL_PLUGIN_OP_LINEAR) return false;
-  int32_t glu = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), trans = kit_attr_i(n, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
+  int32_t glu = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE),
+          trans = kit_attr_i(n, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
   int32_t w = weight_of(p, n, 1), gate = glu == ACCEL_PLUGIN_GLU_SEPARATE ? weight_of(p, n, 4) : -1;
-  if (w < 0 || p->weight[w].rank != 2 || (glu == ACCEL_PLUGIN_GLU_SEPARATE && (gate < 0 || p->weight[gate].rank != 2))) return false;
+  if (w < 0 || p->weight[w].rank != 2 || (glu == ACCEL_PLUGIN_GLU_SEPARATE && (gate < 0 || p->weight[gate].rank != 2)))
+    return false;
   const int64_t *dim = p->weight[w].dim;
-  *out = (cpu_linear){.w = w, .gate = gate, .bias = -1, .glu = glu, .trans = trans, .n = dim[trans ? 1 : 0], .k = dim[trans ? 0 : 1]};
+  *out = (cpu_linear){
+      .w = w, .gate = gate, .bias = -1, .glu = glu, .trans = trans, .n = dim[trans ? 1 : 0], .k = dim[trans ? 0 : 1]};
   if (gate >= 0 && memcmp(p->weight[gate].dim, dim, 2 * sizeof *dim)) return false;
   if (glu > ACCEL_PLUGIN_GLU_SEPARATE) out->n /= 2;
   if (glu == ACCEL_PLUGIN_GLU_INTERLEAVED && kit_operand(n, 2) >= 0) {
@@ -40,7 +44,9 @@ static bool same(const cpu_linear *a, const cpu_linear *b) {
 }
 
 /* Columns of the result in one panel. */
-static int64_t width_of(const cpu_kernels *k, const cpu_linear *l) { return l->glu == ACCEL_PLUGIN_GLU_NONE ? k->panel_cols : k->panel_cols / 2; }
+static int64_t width_of(const cpu_kernels *k, const cpu_linear *l) {
+  return l->glu == ACCEL_PLUGIN_GLU_NONE ? k->panel_cols : k->panel_cols / 2;
+}
 
 static int32_t plan(cpu_self *s, accel_plugin_error *error) {
   const accel_plugin_program *p = s->program;
@@ -129,7 +135,8 @@ static void pack_columns(const packing *p, const float *w, int64_t col, int64_t 
       continue;
     }
     for (int64_t j = 0; j < l->k; j++)
-      for (int64_t i = 0; i < k->vector; i++) to[j * k->panel_cols + i] = i < have ? w[j * stored + (col + c + i) * p->row_step] : 0.0f;
+      for (int64_t i = 0; i < k->vector; i++)
+        to[j * k->panel_cols + i] = i < have ? w[j * stored + (col + c + i) * p->row_step] : 0.0f;
   }
 }
 
@@ -148,8 +155,10 @@ static const float *readable(const void *data, uint64_t bytes, float **copy, acc
   *copy = NULL;
   if ((uintptr_t)data % sizeof(float) == 0) return data;
   *copy = malloc(bytes ? bytes : 1);
-  if (*copy) memcpy(*copy, data, bytes);
-  else kit_no_memory(error, bytes);
+  if (*copy)
+    memcpy(*copy, data, bytes);
+  else
+    kit_no_memory(error, bytes);
   return *copy;
 }
 
@@ -160,10 +169,12 @@ typedef struct source {
   float *copy;
 } source;
 
-static int32_t source_open(const cpu_self *s, const accel_plugin_host *host, int32_t index, source *out, accel_plugin_error *error) {
+static int32_t source_open(const cpu_self *s, const accel_plugin_host *host, int32_t index, source *out,
+                           accel_plugin_error *error) {
   int32_t rc = host->weight_map(host->self, (uint32_t)index, &out->view, error);
   if (rc) return rc;
-  out->data = readable(out->view.data, (uint64_t)kit_weight_elements(&s->program->weight[index]) * sizeof(float), &out->copy, error);
+  out->data =
+      readable(out->view.data, (uint64_t)kit_weight_elements(&s->program->weight[index]) * sizeof(float), &out->copy, error);
   if (out->data) return ACCEL_PLUGIN_OK;
   host->weight_unmap(host->self, (uint32_t)index);
   return ACCEL_PLUGIN_E_HOST_MEMORY;
@@ -178,8 +189,10 @@ static void run_packing(packing *p, const accel_plugin_host *host) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
   p->tasks = workers > 1 && p->l->panels > 1 ? workers * 4 : 1;
   if ((int64_t)p->tasks > p->l->panels) p->tasks = (uint32_t)p->l->panels;
-  if (p->tasks > 1) host->parallel(host->self, p->tasks, pack_task, p);
-  else if (p->tasks) pack_task(p, 0, 0);
+  if (p->tasks > 1)
+    host->parallel(host->self, p->tasks, pack_task, p);
+  else if (p->tasks)
+    pack_task(p, 0, 0);
 }
 
 static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_host *host, accel_plugin_error *error) {
@@ -193,7 +206,9 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
       p.gate = w.data;
       p.w = w.data + half;
       break;
-    case ACCEL_PLUGIN_GLU_GATE_LAST: p.gate = w.data + half; break;
+    case ACCEL_PLUGIN_GLU_GATE_LAST:
+      p.gate = w.data + half;
+      break;
     case ACCEL_PLUGIN_GLU_INTERLEAVED:
       p.gate = w.data;
       p.w = w.data + (l->trans ? 1 : l->k);
@@ -238,7 +253,8 @@ static int32_t load(cpu_self *s, const accel_plugin_host *host, accel_plugin_err
   int32_t rc = plan(s, error);
   if (!rc) rc = make_arena(s, host, error);
   for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
-    if (host->cancelled && host->cancelled(host->self)) return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
+    if (host->cancelled && host->cancelled(host->self))
+      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
     if (host->progress) host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
     rc = pack_linear(s, &s->linear[i], host, error);
   }
@@ -262,7 +278,8 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   cpu_kernels_of(isa, &s->kernels);
   if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
   if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
   return load(s, host, error);
 }
 

@@ -1,9 +1,10 @@
-/* cpu_gemm_bench.c - the CPU plugin's linear kernels on one core: GFLOP/s, their share of the register-only FMA rate of the same instruction set,
- * and OpenBLAS on the same matrices, in interleaved rounds.
+/* cpu_gemm_bench.c - the CPU plugin's linear kernels on one core: GFLOP/s, their share of the register-only FMA rate of the
+ * same instruction set, and OpenBLAS on the same matrices, in interleaved rounds.
  *
  *   cpu_gemm_bench [--isa avx512|avx2|scalar] [--rounds N] [--shape M,N,K]
  *
- * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each call.  Medians over the rounds. */
+ * Weights are walked through as a model does: as many copies as make 48 MiB, a different one each call.  Medians over the
+ * rounds. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,7 +27,9 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int ascending(const void *a, const void *b) { return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b); }
+static int ascending(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
 static double median(double *x, int n) {
   qsort(x, (size_t)n, sizeof *x, ascending);
   return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
@@ -37,18 +40,18 @@ static double median(double *x, int n) {
 static volatile float sink = 0.999f;
 enum { PEAK_STEPS = 400000 };
 
-#define PEAK(name, features, vector, set, fma)                                                \
-  features static double name(void) {                                                         \
-    vector x[10], a = set(sink), b = set(1e-3f);                                              \
-    for (int i = 0; i < 10; i++) x[i] = set((float)i);                                        \
-    double start = now();                                                                     \
-    for (int k = 0; k < PEAK_STEPS; k++) {                                                    \
-      _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) x[i] = fma(x[i], a, b);           \
-    }                                                                                         \
-    double seconds = now() - start;                                                           \
-    float *out = (float *)x;                                                                  \
-    for (size_t i = 0; i < sizeof x / (sizeof(float)); i++) sink += 0 * out[i];                 \
-    return 2.0 * PEAK_STEPS * (double)(sizeof x / (sizeof(float))) / seconds * 1e-9;            \
+#define PEAK(name, features, vector, set, fma)                                       \
+  features static double name(void) {                                                \
+    vector x[10], a = set(sink), b = set(1e-3f);                                     \
+    for (int i = 0; i < 10; i++) x[i] = set((float)i);                               \
+    double start = now();                                                            \
+    for (int k = 0; k < PEAK_STEPS; k++) {                                           \
+      _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) x[i] = fma(x[i], a, b);  \
+    }                                                                                \
+    double seconds = now() - start;                                                  \
+    float *out = (float *)x;                                                         \
+    for (size_t i = 0; i < sizeof x / (sizeof(float)); i++) sink += 0 * out[i];      \
+    return 2.0 * PEAK_STEPS * (double)(sizeof x / (sizeof(float))) / seconds * 1e-9; \
   }
 
 typedef float v4 __attribute__((vector_size(16)));
@@ -71,8 +74,8 @@ static double peak(cpu_isa isa) {
 
 /* ---- OpenBLAS, when it is installed ---- */
 
-typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda, const float *b, int ldb, float beta, float *c,
-                      int ldc);
+typedef void sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
+                      const float *b, int ldb, float beta, float *c, int ldc);
 static sgemm_fn *open_blas(void) {
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
@@ -90,11 +93,21 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {"bert b1 s128 q", 128, 768, 768, 0},     {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU}, {"bert b1 s128 ffn2", 128, 768, 3072, 0},
-    {"bert b8 s128 q", 1024, 768, 768, 0},    {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU}, {"bert b8 s128 ffn2", 1024, 768, 3072, 0},
-    {"minilm b1 s16 q", 16, 384, 384, 0},     {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},  {"minilm b1 s16 ffn2", 16, 384, 1536, 0},
-    {"minilm b32 s128 q", 4096, 384, 384, 0}, {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU}, {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
-    {"one row", 1, 768, 768, 0},              {"four rows", 4, 768, 768, 0},                                 {"seven rows", 7, 768, 768, 0},
+    {"bert b1 s128 q", 128, 768, 768, 0},
+    {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
+    {"bert b1 s128 ffn2", 128, 768, 3072, 0},
+    {"bert b8 s128 q", 1024, 768, 768, 0},
+    {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
+    {"bert b8 s128 ffn2", 1024, 768, 3072, 0},
+    {"minilm b1 s16 q", 16, 384, 384, 0},
+    {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
+    {"minilm b1 s16 ffn2", 16, 384, 1536, 0},
+    {"minilm b32 s128 q", 4096, 384, 384, 0},
+    {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
+    {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
+    {"one row", 1, 768, 768, 0},
+    {"four rows", 4, 768, 768, 0},
+    {"seven rows", 7, 768, 768, 0},
 };
 
 static float *huge(int64_t n) {
@@ -110,12 +123,14 @@ static float *huge(int64_t n) {
 static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds) {
   const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols, size = panels * k->panel_cols * s->k;
   const int64_t copies = COPIES_BYTES / (size * (int64_t)sizeof(float)) + 1;
-  float *x = huge(s->m * s->k), *w = huge(s->n * s->k * copies), *packed = huge(size * copies), *y = huge(s->m * s->n), *bias = calloc((size_t)s->n, sizeof *bias);
+  float *x = huge(s->m * s->k), *w = huge(s->n * s->k * copies), *packed = huge(size * copies), *y = huge(s->m * s->n),
+        *bias = calloc((size_t)s->n, sizeof *bias);
   if (!x || !w || !packed || !y || !bias) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t c = 0; c < copies; c++)
     for (int64_t n = 0; n < panels * k->panel_cols; n += k->vector) {
       int64_t have = s->n - n < 0 ? 0 : s->n - n < k->vector ? s->n - n : k->vector;
-      k->pack(w + (c * s->n + (have ? n : 0)) * s->k, s->k, have, s->k, packed + c * size + n / k->panel_cols * k->panel_cols * s->k + n % k->panel_cols, k->panel_cols);
+      k->pack(w + (c * s->n + (have ? n : 0)) * s->k, s->k, have, s->k,
+              packed + c * size + n / k->panel_cols * k->panel_cols * s->k + n % k->panel_cols, k->panel_cols);
     }
   double ours[MAX_ROUNDS], theirs[MAX_ROUNDS], top[MAX_ROUNDS], flop = 2e-9 * (double)s->m * (double)s->n * (double)s->k;
   for (int r = 0; r < rounds; r++) {
@@ -123,18 +138,27 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
     double start = now();
     top[r] = peak(k->isa);
     for (start = now(); now() - start < SECONDS; n++) {
-      cpu_gemm g = {.n = s->n, .k = s->k, .x = x, .ldx = s->k, .w = packed + n % copies * size, .y = y, .ldy = s->n, .bias = bias, .act = s->act};
+      cpu_gemm g = {.n = s->n,
+                    .k = s->k,
+                    .x = x,
+                    .ldx = s->k,
+                    .w = packed + n % copies * size,
+                    .y = y,
+                    .ldy = s->n,
+                    .bias = bias,
+                    .act = s->act};
       k->gemm(&g, 0, s->m, 0, panels);
     }
     ours[r] = (double)n * flop / (now() - start);
     n = 0;
     for (start = now(); blas && now() - start < SECONDS; n++)
-      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)s->k, w + n % copies * s->n * s->k, (int)s->k, 0.0f, y, (int)s->n);
+      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)s->k, w + n % copies * s->n * s->k, (int)s->k, 0.0f,
+           y, (int)s->n);
     theirs[r] = blas ? (double)n * flop / (now() - start) : 0;
   }
   double a = median(ours, rounds), b = median(theirs, rounds), p = median(top, rounds);
-  printf("%-7s %-22s %5lld x %5lld x %5lld  %7.1f GFLOP/s  %5.1f %% of %6.1f", cpu_isa_name(k->isa), s->name, (long long)s->m, (long long)s->n, (long long)s->k, a,
-         100 * a / p, p);
+  printf("%-7s %-22s %5lld x %5lld x %5lld  %7.1f GFLOP/s  %5.1f %% of %6.1f", cpu_isa_name(k->isa), s->name,
+         (long long)s->m, (long long)s->n, (long long)s->k, a, 100 * a / p, p);
   if (blas) printf("   OpenBLAS %7.1f (no bias, no activation), x %.2f", b, a / b);
   printf("\n");
   fflush(stdout);
@@ -152,11 +176,15 @@ int main(int argc, char **argv) {
   shape given = {.name = "given"};
   for (int i = 1; i < argc; i++) {
     long long m, n, k;
-    if (!strcmp(argv[i], "--isa") && i + 1 < argc) only = argv[++i];
-    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc) rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && sscanf(argv[++i], "%lld,%lld,%lld", &m, &n, &k) == 3 && m > 0 && n > 0 && k > 0)
+    if (!strcmp(argv[i], "--isa") && i + 1 < argc)
+      only = argv[++i];
+    else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
+      rounds = atoi(argv[++i]);
+    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && sscanf(argv[++i], "%lld,%lld,%lld", &m, &n, &k) == 3 && m > 0 &&
+             n > 0 && k > 0)
       given = (shape){"given", m, n, k, 0};
-    else return fprintf(stderr, "usage: cpu_gemm_bench [--isa NAME] [--rounds N] [--shape M,N,K]\n"), 2;
+    else
+      return fprintf(stderr, "usage: cpu_gemm_bench [--isa NAME] [--rounds N] [--shape M,N,K]\n"), 2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 9;
   sgemm_fn *blas = open_blas();

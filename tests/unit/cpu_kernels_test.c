@@ -1,6 +1,7 @@
 /* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine, against plain loops in double.
  *
- * Operands end where an unreadable page begins, so a kernel that touches one element too many dies here, with or without a sanitizer. */
+ * Operands end where an unreadable page begins, so a kernel that touches one element too many dies here, with or without a
+ * sanitizer. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,17 +61,22 @@ static float *copy_of(const float *x, int64_t n) {
 
 static void check(const char *what, float got, double want, double bound) {
   if (isnan(want) && isnan(got)) return;
-  if (!(fabs(got - want) <= bound) && got != want) fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
+  if (!(fabs(got - want) <= bound) && got != want)
+    fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
 }
 
 /* ---- linear ---- */
 
 static double activation(int act, double x, double alpha) {
   switch (act) {
-    case ACCEL_PLUGIN_ACT_RELU: return x < 0 ? 0 : x;
-    case ACCEL_PLUGIN_ACT_GELU: return x * 0.5 * erfc(-x / sqrt(2));
-    case ACCEL_PLUGIN_ACT_SILU: return x / (1 + exp(-x));
-    case ACCEL_PLUGIN_ACT_SWIGLU_OAI: return x / (1 + exp(-alpha * x));
+    case ACCEL_PLUGIN_ACT_RELU:
+      return x < 0 ? 0 : x;
+    case ACCEL_PLUGIN_ACT_GELU:
+      return x * 0.5 * erfc(-x / sqrt(2));
+    case ACCEL_PLUGIN_ACT_SILU:
+      return x / (1 + exp(-x));
+    case ACCEL_PLUGIN_ACT_SWIGLU_OAI:
+      return x / (1 + exp(-alpha * x));
   }
   return x;
 }
@@ -88,7 +94,8 @@ static int64_t panels(const linear *t) { return (t->n + width(t) - 1) / width(t)
 static void pack(const linear *t, const float *w, int64_t at) {
   for (int64_t c = 0; c < panels(t) * width(t); c += kernels.vector) {
     int64_t have = t->n - c < 0 ? 0 : t->n - c < kernels.vector ? t->n - c : kernels.vector;
-    kernels.pack(have ? w + c * t->k : w, t->k, have, t->k, t->packed + c / width(t) * t->k * kernels.panel_cols + c % width(t) + at, kernels.panel_cols);
+    kernels.pack(have ? w + c * t->k : w, t->k, have, t->k,
+                 t->packed + c / width(t) * t->k * kernels.panel_cols + c % width(t) + at, kernels.panel_cols);
   }
 }
 
@@ -107,8 +114,20 @@ static linear make_linear(int64_t m, int64_t n, int64_t k, int act, bool glu, bo
 }
 
 static cpu_gemm gemm_of(const linear *t, float *y) {
-  return (cpu_gemm){.n = t->n, .k = t->k, .x = t->x, .ldx = t->ldx, .w = t->packed, .y = y, .ldy = t->n, .bias = t->bias, .bias_gate = t->bias_gate,
-                    .residual = t->residual, .ldr = t->n, .act = t->act, .glu = t->glu, .alpha = 1.702f};
+  return (cpu_gemm){.n = t->n,
+                    .k = t->k,
+                    .x = t->x,
+                    .ldx = t->ldx,
+                    .w = t->packed,
+                    .y = y,
+                    .ldy = t->n,
+                    .bias = t->bias,
+                    .bias_gate = t->bias_gate,
+                    .residual = t->residual,
+                    .ldr = t->n,
+                    .act = t->act,
+                    .glu = t->glu,
+                    .alpha = 1.702f};
 }
 
 static double expected(const linear *t, int64_t i, int64_t j) {
@@ -117,7 +136,8 @@ static double expected(const linear *t, int64_t i, int64_t j) {
     up += (double)t->x[i * t->ldx + k] * t->w[j * t->k + k];
     if (t->glu) gate += (double)t->x[i * t->ldx + k] * t->gate[j * t->k + k];
   }
-  y = t->glu ? activation(t->act, gate, 1.702f) * (up + (t->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI)) : activation(t->act, up, 1.702f);
+  y = t->glu ? activation(t->act, gate, 1.702f) * (up + (t->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI))
+             : activation(t->act, up, 1.702f);
   return y + (t->residual ? t->residual[i * t->n + j] : 0);
 }
 
@@ -127,8 +147,9 @@ static void run_linear(const linear *t, bool in_place) {
   cpu_gemm g = gemm_of(t, y);
   if (in_place) g.residual = y;
   kernels.gemm(&g, 0, t->m, 0, panels(t));
-  for (int64_t i = 0; i < t->m; i += t->m > 100 ? 31 : 1)
-    for (int64_t j = 0; j < t->n; j += t->n > 300 ? 17 : 1) check("linear", y[i * t->n + j], expected(t, i, j), 4e-6 * (8 + sqrt((double)t->k)) * (t->glu ? 8 : 1));
+  for (int64_t i = 0; i<t->m; i += t->m> 100 ? 31 : 1)
+    for (int64_t j = 0; j<t->n; j += t->n> 300 ? 17 : 1)
+      check("linear", y[i * t->n + j], expected(t, i, j), 4e-6 * (8 + sqrt((double)t->k)) * (t->glu ? 8 : 1));
   g = gemm_of(t, part);
   for (int64_t i = 0; i < t->m; i++)
     for (int64_t p = 0; p < panels(t); p += 3) kernels.gemm(&g, i, i + 1, p, p + 3 < panels(t) ? p + 3 : panels(t));
@@ -138,7 +159,8 @@ static void run_linear(const linear *t, bool in_place) {
 static void test_linear_sizes(void **state) {
   (void)state;
   for (int i = 0; i < 400; i++) {
-    int act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_SILU, ACCEL_PLUGIN_ACT_SWIGLU_OAI}[pick(0, 4)];
+    int act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU, ACCEL_PLUGIN_ACT_SILU,
+                      ACCEL_PLUGIN_ACT_SWIGLU_OAI}[pick(0, 4)];
     bool residual = pick(0, 1);
     linear t = make_linear(pick(1, 70), pick(1, 70), pick(1, 70), act, pick(0, 3) == 0, pick(0, 1), residual);
     run_linear(&t, residual && pick(0, 1));
@@ -158,7 +180,8 @@ static void test_linear_shapes(void **state) {
 
 static void test_linear_special(void **state) {
   (void)state;
-  linear t = make_linear(9, 40, 13, ACCEL_PLUGIN_ACT_NONE, false, true, false); /* NaN and infinity stay in their rows and columns */
+  linear t = make_linear(9, 40, 13, ACCEL_PLUGIN_ACT_NONE, false, true,
+                         false); /* NaN and infinity stay in their rows and columns */
   t.x[2 * t.ldx + 5] = NAN;
   t.w[7 * t.k + 3] = INFINITY;
   t.x[4 * t.ldx] = 1e-42f;
@@ -228,7 +251,8 @@ static void check_attention(const attention *t) {
       for (int64_t j = 0; j < a->keys; j++) y += w[j] * a->v[j * a->ldv + d];
       check("attention", a->y[i * a->ldy + d], y, 2e-5);
     }
-    for (int64_t j = 0; a->probs && j < a->probs_columns; j++) check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
+    for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
+      check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
   }
   free(w);
 }
@@ -243,7 +267,8 @@ static float *pack_relative(const float *w, int64_t rows, int64_t dk, int64_t co
   float *packed = guard(columns * dk);
   for (int64_t c = 0; c < columns; c += kernels.vector) {
     int64_t have = rows - c < 0 ? 0 : rows - c < kernels.vector ? rows - c : kernels.vector;
-    kernels.pack(have ? w + c * dk : w, dk, have, dk, packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
+    kernels.pack(have ? w + c * dk : w, dk, have, dk,
+                 packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
   }
   return packed;
 }
@@ -254,7 +279,9 @@ static void add_kind(attention *t, int kind) {
   cpu_attention *a = &t->a;
   int64_t longest = t->rows > a->keys ? t->rows : a->keys;
   switch (kind) {
-    case CAUSAL: a->right = 0; break;
+    case CAUSAL:
+      a->right = 0;
+      break;
     case WINDOW:
       a->left = pick(0, 9);
       a->right = pick(0, 9);
@@ -287,8 +314,12 @@ static void add_kind(attention *t, int kind) {
       a->probs = guard(t->rows * a->ldp);
       break;
     }
-    case SINK: a->sink = noise(); break;
-    case CAPPED: a->softcap = 2.5f; break;
+    case SINK:
+      a->sink = noise();
+      break;
+    case CAPPED:
+      a->softcap = 2.5f;
+      break;
     case DISENTANGLED: {
       int32_t *row = guard(2 * longest);
       t->relative_rows = 9;
@@ -298,8 +329,10 @@ static void add_kind(attention *t, int kind) {
       a->relative_first = 3;
       a->relative_columns = (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
       int which = pick(1, 3);
-      if (which & 1) a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
-      if (which & 2) a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      if (which & 1)
+        a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      if (which & 2)
+        a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
       break;
     }
     case HIDDEN: { /* nothing is seen: zeros */
@@ -314,8 +347,17 @@ static void add_kind(attention *t, int kind) {
 static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kind) {
   int64_t gap = pick(0, 5);
   attention t = {.rows = rows};
-  t.a = (cpu_attention){.ldq = dk + gap, .ldk = dk + gap, .ldv = dv + gap, .ldy = dv + gap, .keys = keys, .dk = dk, .dv = dv, .scale = 0.7f, .sink = -INFINITY,
-                        .left = -1, .right = -1};
+  t.a = (cpu_attention){.ldq = dk + gap,
+                        .ldk = dk + gap,
+                        .ldv = dv + gap,
+                        .ldy = dv + gap,
+                        .keys = keys,
+                        .dk = dk,
+                        .dv = dv,
+                        .scale = 0.7f,
+                        .sink = -INFINITY,
+                        .left = -1,
+                        .right = -1};
   t.a.q = filled((rows - 1) * t.a.ldq + dk);
   t.a.k = filled(keys ? (keys - 1) * t.a.ldk + dk : 0);
   t.a.v = filled(keys ? (keys - 1) * t.a.ldv + dv : 0);
@@ -350,7 +392,21 @@ static void test_attention(void **state) {
 static void test_attention_special(void **state) {
   (void)state;
   float q[4] = {1, 2, 3, 4}, k[4] = {1, -1, NAN, 1}, v[4] = {1, 2, 3, 4}, y[4], workspace[4096];
-  cpu_attention a = {.q = q, .k = k, .v = v, .y = y, .ldq = 2, .ldk = 2, .ldv = 2, .ldy = 2, .keys = 2, .dk = 2, .dv = 2, .scale = 1, .sink = -INFINITY, .left = -1, .right = -1};
+  cpu_attention a = {.q = q,
+                     .k = k,
+                     .v = v,
+                     .y = y,
+                     .ldq = 2,
+                     .ldk = 2,
+                     .ldv = 2,
+                     .ldy = 2,
+                     .keys = 2,
+                     .dk = 2,
+                     .dv = 2,
+                     .scale = 1,
+                     .sink = -INFINITY,
+                     .left = -1,
+                     .right = -1};
   assert_true(cpu_attention_layout(2, 2, 2, 0, kernels.tile_rows, kernels.panel_cols).all <= 4096);
   kernels.attention(&a, 0, 2, workspace);
   assert_true(isnan(y[0]) && isnan(y[3])); /* NaN is not hidden */
@@ -365,10 +421,23 @@ static void test_attention_special(void **state) {
 static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int options) {
   int64_t cols = size * groups;
   bool residual = options & 1, sum = options & 2, affine = options & 4, over = options & 8;
-  float *x = filled(rows * cols), *r = residual ? filled(rows * cols) : NULL, *gamma = affine ? filled(cols) : NULL, *beta = affine ? filled(cols) : NULL;
+  float *x = filled(rows * cols), *r = residual ? filled(rows * cols) : NULL, *gamma = affine ? filled(cols) : NULL,
+        *beta = affine ? filled(cols) : NULL;
   float *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *total = sum ? guard(rows * cols) : NULL;
-  cpu_norm g = {.x = over ? y : x, .residual = r, .gamma = gamma, .beta = beta, .y = y, .sum = total, .ldx = cols, .ldr = cols, .ldy = cols, .size = size,
-                .groups = groups, .kind = kind, .eps = 1e-5f, .gamma_offset = affine ? 1 : 0};
+  cpu_norm g = {.x = over ? y : x,
+                .residual = r,
+                .gamma = gamma,
+                .beta = beta,
+                .y = y,
+                .sum = total,
+                .ldx = cols,
+                .ldr = cols,
+                .ldy = cols,
+                .size = size,
+                .groups = groups,
+                .kind = kind,
+                .eps = 1e-5f,
+                .gamma_offset = affine ? 1 : 0};
   kernels.norm(&g, 0, rows);
   for (int64_t at = 0; at < rows * cols; at += size) {
     double mean = 0, square = 0;
@@ -388,7 +457,8 @@ static void run_norm(int64_t rows, int64_t size, int64_t groups, int kind, int o
 
 static void test_norm(void **state) {
   (void)state;
-  for (int i = 0; i < 600; i++) run_norm(pick(1, 4), pick(2, 70), pick(1, 3), pick(ACCEL_PLUGIN_NORM_LAYER, ACCEL_PLUGIN_NORM_L2), pick(0, 15));
+  for (int i = 0; i < 600; i++)
+    run_norm(pick(1, 4), pick(2, 70), pick(1, 3), pick(ACCEL_PLUGIN_NORM_LAYER, ACCEL_PLUGIN_NORM_L2), pick(0, 15));
   run_norm(3, 768, 1, ACCEL_PLUGIN_NORM_LAYER, 7);
   run_norm(3, 1, 1, ACCEL_PLUGIN_NORM_RMS, 7);
   float x[3] = {1, NAN, 3}, y[3];
@@ -406,7 +476,8 @@ static void test_softmax(void **state) {
       for (int i = 0; i < n; i++) most = fmax(most, x[i] *= 20);
       for (int i = 0; i < n; i++) sum += exp(x[i] - most);
       kernels.softmax(x, y, n, logarithm);
-      for (int i = 0; i < n; i++) check("softmax", y[i], logarithm ? x[i] - most - log(sum) : exp(x[i] - most) / sum, logarithm ? 1e-5 : 1e-6);
+      for (int i = 0; i < n; i++)
+        check("softmax", y[i], logarithm ? x[i] - most - log(sum) : exp(x[i] - most) / sum, logarithm ? 1e-5 : 1e-6);
       kernels.softmax(x, x, n, logarithm); /* over its operand */
       assert_int_equal(memcmp(x, y, (size_t)n * 4), 0);
       release();
@@ -418,11 +489,16 @@ static void test_softmax(void **state) {
 
 static double binary(int kind, double a, double b) {
   switch (kind) {
-    case ACCEL_PLUGIN_BINARY_ADD: return a + b;
-    case ACCEL_PLUGIN_BINARY_SUB: return a - b;
-    case ACCEL_PLUGIN_BINARY_MUL: return a * b;
-    case ACCEL_PLUGIN_BINARY_DIV: return a / b;
-    case ACCEL_PLUGIN_BINARY_MIN: return isnan(a) || a < b ? a : b;
+    case ACCEL_PLUGIN_BINARY_ADD:
+      return a + b;
+    case ACCEL_PLUGIN_BINARY_SUB:
+      return a - b;
+    case ACCEL_PLUGIN_BINARY_MUL:
+      return a * b;
+    case ACCEL_PLUGIN_BINARY_DIV:
+      return a / b;
+    case ACCEL_PLUGIN_BINARY_MIN:
+      return isnan(a) || a < b ? a : b;
   }
   return isnan(a) || a > b ? a : b;
 }
@@ -448,13 +524,19 @@ static void test_elementwise(void **state) {
     for (int kind = ACCEL_PLUGIN_UNARY_EXP; kind <= ACCEL_PLUGIN_UNARY_ABS; kind++) {
       if (!kernels.unary(kind, -0.5f, 0.5f, x, y, n)) continue; /* the launch takes the scalar one */
       for (int i = 0; i < n; i++) {
-        double v = x[i], want = kind == ACCEL_PLUGIN_UNARY_EXP ? exp(v) : kind == ACCEL_PLUGIN_UNARY_LOG ? log(v) : kind == ACCEL_PLUGIN_UNARY_NEG ? -v :
-            kind == ACCEL_PLUGIN_UNARY_SQRT ? sqrt(v) : kind == ACCEL_PLUGIN_UNARY_RSQRT ? 1 / sqrt(v) : kind == ACCEL_PLUGIN_UNARY_ABS ? fabs(v) :
-            kind == ACCEL_PLUGIN_UNARY_AFFINE ? -0.5 * v + 0.5 : fmin(fmax(v, -0.5), 0.5);
+        double v = x[i], want = kind == ACCEL_PLUGIN_UNARY_EXP      ? exp(v)
+                                : kind == ACCEL_PLUGIN_UNARY_LOG    ? log(v)
+                                : kind == ACCEL_PLUGIN_UNARY_NEG    ? -v
+                                : kind == ACCEL_PLUGIN_UNARY_SQRT   ? sqrt(v)
+                                : kind == ACCEL_PLUGIN_UNARY_RSQRT  ? 1 / sqrt(v)
+                                : kind == ACCEL_PLUGIN_UNARY_ABS    ? fabs(v)
+                                : kind == ACCEL_PLUGIN_UNARY_AFFINE ? -0.5 * v + 0.5
+                                                                    : fmin(fmax(v, -0.5), 0.5);
         check("unary", y[i], want, 1e-6 * fmax(1, fabs(want)));
       }
     }
-    for (int act = ACCEL_PLUGIN_ACT_NONE; act <= ACCEL_PLUGIN_ACT_SWIGLU_OAI; act++) kernels.activate(act, 1, x, y, n); /* bounds: cpu_math_test */
+    for (int act = ACCEL_PLUGIN_ACT_NONE; act <= ACCEL_PLUGIN_ACT_SWIGLU_OAI; act++)
+      kernels.activate(act, 1, x, y, n); /* bounds: cpu_math_test */
     release();
   }
   assert_int_equal(kernels.unary(ACCEL_PLUGIN_UNARY_SIN, 0, 0, NULL, NULL, 0), 0);
@@ -463,11 +545,21 @@ static void test_elementwise(void **state) {
 
 static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved, bool over) {
   int64_t head = 2 * pairs + rest, cols = heads * head;
-  float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *frequency = filled(pairs), *table = guard(2 * pairs);
+  float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *frequency = filled(pairs),
+        *table = guard(2 * pairs);
   int32_t *position = guard(rows);
   for (int64_t i = 0; i < rows; i++) position[i] = pick(0, 4000);
-  cpu_rope g = {.x = over ? y : x, .frequency = frequency, .y = y, .position = position, .ldx = cols, .ldy = cols, .cols = cols, .head = head, .pairs = pairs,
-                .interleaved = interleaved, .mscale = 1.25f};
+  cpu_rope g = {.x = over ? y : x,
+                .frequency = frequency,
+                .y = y,
+                .position = position,
+                .ldx = cols,
+                .ldy = cols,
+                .cols = cols,
+                .head = head,
+                .pairs = pairs,
+                .interleaved = interleaved,
+                .mscale = 1.25f};
   kernels.rope(&g, 0, rows, table);
   for (int64_t r = 0; r < rows; r++)
     for (int64_t c = 0; c < cols; c++) {
@@ -506,15 +598,16 @@ static void test_table(void **state) {
   assert_non_null(strstr(why, "mmx"));
   unsetenv("ACCEL_ISA");
   assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
-  assert_true(kernels.gemm && kernels.pack && kernels.attention && kernels.norm && kernels.softmax && kernels.activate && kernels.unary && kernels.binary &&
-              kernels.accumulate && kernels.rope);
+  assert_true(kernels.gemm && kernels.pack && kernels.attention && kernels.norm && kernels.softmax && kernels.activate &&
+              kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),     cmocka_unit_test(test_linear_sizes),      cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_special),
-      cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_special), cmocka_unit_test(test_norm),          cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_elementwise), cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_table),          cmocka_unit_test(test_linear_sizes), cmocka_unit_test(test_linear_shapes),
+      cmocka_unit_test(test_linear_special), cmocka_unit_test(test_attention),    cmocka_unit_test(test_attention_special),
+      cmocka_unit_test(test_norm),           cmocka_unit_test(test_softmax),      cmocka_unit_test(test_elementwise),
+      cmocka_unit_test(test_rope),
   };
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;

@@ -1,4 +1,5 @@
-/* cpu_math_test.c - error bounds of the CPU plugin's vector functions, on dense samples, for every instruction set of this machine. */
+/* cpu_math_test.c - error bounds of the CPU plugin's vector functions, on dense samples, for every instruction set of this
+ * machine. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -42,7 +43,9 @@ static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double true_exp(double x, double a) { return (void)a, exp(x); }
 static double true_log(double x, double a) { return (void)a, log(x); }
 static double true_gelu(double x, double a) { return (void)a, x * 0.5 * erfc(-x / sqrt(2)); }
-static double true_gelu_tanh(double x, double a) { return (void)a, x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)); }
+static double true_gelu_tanh(double x, double a) {
+  return (void)a, x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
 static double true_quick(double x, double a) { return (void)a, x * sigmoid(1.702 * x); }
 static double true_silu(double x, double a) { return (void)a, x * sigmoid(x); }
 static double true_tanh(double x, double a) { return (void)a, tanh(x); }
@@ -90,8 +93,10 @@ static const bound bounds[] = {
 };
 
 static void apply(int kind, float alpha, const float *x, float *y, int64_t n) {
-  if (kind < 20) kernels.activate(kind, alpha, x, y, n);
-  else assert_int_equal(kernels.unary(kind, alpha, 0, x, y, n), 1);
+  if (kind < 20)
+    kernels.activate(kind, alpha, x, y, n);
+  else
+    assert_int_equal(kernels.unary(kind, alpha, 0, x, y, n), 1);
 }
 
 static void test_bounds(void **state) {
@@ -111,7 +116,8 @@ static void test_bounds(void **state) {
         where = x[i];
       }
     }
-    if (worst > b->ulp) fail_msg("%s on %s: %g ulp at %.9g, allowed %g", b->name, cpu_isa_name(kernels.isa), worst, where, b->ulp);
+    if (worst > b->ulp)
+      fail_msg("%s on %s: %g ulp at %.9g, allowed %g", b->name, cpu_isa_name(kernels.isa), worst, where, b->ulp);
   }
   free(x);
   free(y);
@@ -128,9 +134,11 @@ static void test_special_values(void **state) {
       if (isnan(y[i])) fail_msg("activation %d on %s: NaN for %g", act, cpu_isa_name(kernels.isa), x[i]);
   }
   apply(ACCEL_PLUGIN_UNARY_EXP, 0, x, y, 9);
-  assert_true(isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1 && y[4] == 1 && y[5] == INFINITY && y[6] == 0 && y[7] == 1);
+  assert_true(isnan(y[0]) && y[1] == INFINITY && y[2] == 0 && y[3] == 1 && y[4] == 1 && y[5] == INFINITY && y[6] == 0 &&
+              y[7] == 1);
   apply(ACCEL_PLUGIN_UNARY_LOG, 0, x, y, 9);
-  assert_true(isnan(y[0]) && y[1] == INFINITY && isnan(y[2]) && y[3] == -INFINITY && y[4] == -INFINITY && isnan(y[6]) && isnan(y[8]));
+  assert_true(isnan(y[0]) && y[1] == INFINITY && isnan(y[2]) && y[3] == -INFINITY && y[4] == -INFINITY && isnan(y[6]) &&
+              isnan(y[8]));
   assert_true(fabs(y[7] - log(1e-42f)) < 1e-4);
 }
 
@@ -147,7 +155,16 @@ static void test_angles(void **state) {
       x[2 * i] = 1;
       x[2 * i + 1] = 0;
     }
-    cpu_rope g = {.x = x, .frequency = &frequency, .y = y, .position = position, .ldx = 2, .ldy = 2, .cols = 2, .head = 2, .pairs = 1, .mscale = 1};
+    cpu_rope g = {.x = x,
+                  .frequency = &frequency,
+                  .y = y,
+                  .position = position,
+                  .ldx = 2,
+                  .ldy = 2,
+                  .cols = 2,
+                  .head = 2,
+                  .pairs = 1,
+                  .mscale = 1};
     kernels.rope(&g, 0, N, table);
     for (int i = 0; i < N; i++) {
       float angle = (float)position[i] * frequency;
@@ -161,7 +178,8 @@ static void test_angles(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds), cmocka_unit_test(test_special_values), cmocka_unit_test(test_angles)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bounds), cmocka_unit_test(test_special_values),
+                                     cmocka_unit_test(test_angles)};
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {

@@ -1,5 +1,5 @@
-/* cpu_plugin_test.c - the CPU plugin as the core sees it: same bits whatever the number of workers and the batch, weights given back, failures
- * that leave nothing behind. */
+/* cpu_plugin_test.c - the CPU plugin as the core sees it: same bits whatever the number of workers and the batch, weights
+ * given back, failures that leave nothing behind. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -56,22 +56,34 @@ static int fault(void *self, const char *point) {
 }
 
 static accel_plugin_host host_of(simulated *s) {
-  return (accel_plugin_host){.size = sizeof(accel_plugin_host), .abi = ACCEL_PLUGIN_ABI_NOW, .self = s, .weight_map = map, .weight_unmap = unmap, .parallel = run_parallel,
-                             .workers = count, .cancelled = cancelled, .fault = fault};
+  return (accel_plugin_host){.size = sizeof(accel_plugin_host),
+                             .abi = ACCEL_PLUGIN_ABI_NOW,
+                             .self = s,
+                             .weight_map = map,
+                             .weight_unmap = unmap,
+                             .parallel = run_parallel,
+                             .workers = count,
+                             .cancelled = cancelled,
+                             .fault = fault};
 }
 
 static int32_t init(accel_plugin_host *host, accel_plugin_endpoint **out, accel_plugin_error *error) {
-  accel_plugin_options options = {.size = sizeof options, .host = host, .precision = {.size = sizeof options.precision, .name = "fp32", .format = encoder.format}};
+  accel_plugin_options options = {.size = sizeof options,
+                                  .host = host,
+                                  .precision = {.size = sizeof options.precision, .name = "fp32", .format = encoder.format}};
   *error = (accel_plugin_error){.size = sizeof *error};
   return plugin->init(0, &encoder.p, &options, out, error);
 }
 
-static int32_t run(accel_plugin_endpoint *endpoint, accel_plugin_host *host, const int32_t *ids, const int32_t *lengths, int items, float *y, accel_plugin_error *error) {
+static int32_t run(accel_plugin_endpoint *endpoint, accel_plugin_host *host, const int32_t *ids, const int32_t *lengths,
+                   int items, float *y, accel_plugin_error *error) {
   int32_t rows = 0;
   for (int i = 0; i < items; i++) rows += lengths[i];
-  accel_plugin_view in[2] = {{.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)ids, .dim = {rows}},
-                             {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)lengths, .dim = {items}}};
-  accel_plugin_view out = {.size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = y, .capacity = (uint64_t)rows * HIDDEN * 4};
+  accel_plugin_view in[2] = {
+      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)ids, .dim = {rows}},
+      {.size = sizeof *in, .dtype = ACCEL_PLUGIN_I32, .rank = 1, .host = (void *)lengths, .dim = {items}}};
+  accel_plugin_view out = {
+      .size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = y, .capacity = (uint64_t)rows * HIDDEN * 4};
   accel_plugin_run r = {.size = sizeof r, .host = host};
   *error = (accel_plugin_error){.size = sizeof *error};
   return plugin->handler(endpoint, NULL, &r, in, 2, &out, 1, error);
@@ -120,7 +132,8 @@ static void test_nan_stays_in_its_sequence(void **state) {
   memcpy(table, values, (size_t)encoder.largest * 4 + 3);
   values = table;
   assert_int_equal(init(&host, &endpoint, &error), 0);
-  for (int i = 0; i < HIDDEN; i++) memcpy((char *)table + (96 * HIDDEN + i) * 4, &(float){NAN}, 4); /* weight 0, the table, is read where it is mapped */
+  for (int i = 0; i < HIDDEN; i++)
+    memcpy((char *)table + (96 * HIDDEN + i) * 4, &(float){NAN}, 4); /* weight 0, the table, is read where it is mapped */
   assert_int_equal(run(endpoint, &host, tokens, two, 2, y, &error), 0);
   for (int i = 0; i < 10 * HIDDEN; i++) assert_true(isnan(y[i]) && isfinite(y[10 * HIDDEN + i]));
   plugin->cleanup(endpoint, &host);
@@ -209,8 +222,8 @@ static int close_plugin(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nan_stays_in_its_sequence), cmocka_unit_test(test_failures),
-                                     cmocka_unit_test(test_precisions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_nan_stays_in_its_sequence),
+                                     cmocka_unit_test(test_failures), cmocka_unit_test(test_precisions)};
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {

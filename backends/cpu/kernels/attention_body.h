@@ -1,8 +1,8 @@
 /* attention_body.h - attention of one head of one sequence (kernels.h: cpu_attention), included by attention_<isa>.c.
  *
- * Keys are packed into panels once per task; then blocks of query rows go through scores, softmax and the product with v while their scores stay
- * in cache.  What lies outside a row's window is never computed when positions are row numbers.  The order of every sum depends on the
- * sequence alone, not on blocks of other rows, threads or batch. */
+ * Keys are packed into panels once per task; then blocks of query rows go through scores, softmax and the product with v
+ * while their scores stay in cache.  What lies outside a row's window is never computed when positions are row numbers.  The
+ * order of every sum depends on the sequence alone, not on blocks of other rows, threads or batch. */
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -11,7 +11,8 @@
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static void pack_columns(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel) { /* [k][GEMM_COLS] of GEMM_COLS rows of w */
+static void pack_columns(const float *w, int64_t ldw, int64_t rows, int64_t k,
+                         float *panel) { /* [k][GEMM_COLS] of GEMM_COLS rows of w */
   vf x[V];
   for (int64_t c = 0; c < GEMM_COLS; c += V) {
     int64_t have = rows - c, j = 0;
@@ -26,7 +27,8 @@ static void pack_columns(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 }
 
 /* c[rows, panels * GEMM_COLS] = a b, b packed */
-static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b, int64_t first, int64_t last, float *c, int64_t ldc) {
+static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b, int64_t first, int64_t last,
+                    float *c, int64_t ldc) {
   for (int64_t p = first; p < last; p++)
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
@@ -103,8 +105,10 @@ static float weigh(const block *b, int64_t i) {
   int64_t low, high;
   span_of(a, i, &low, &high);
   const int64_t from = low / V * V, to = round_up(high, V);
-  if (b->plain) scale = a->scale;
-  else adjust(b, i, s, low, high);
+  if (b->plain)
+    scale = a->scale;
+  else
+    adjust(b, i, s, low, high);
   for (int64_t j = b->low; j < from; j++) s[j] = 0.0f;
   for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
   for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
@@ -137,11 +141,12 @@ static void values(const block *b, const float *inverse) {
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](b->high - b->low, b->score + i * b->lds + b->low, b->lds, b->v + d * a->keys + b->low * GEMM_COLS, 0, tile,
-                      GEMM_COLS, b->v, 0);
+      micro_of_rows[n](b->high - b->low, b->score + i * b->lds + b->low, b->lds, b->v + d * a->keys + b->low * GEMM_COLS, 0,
+                       tile, GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V)
-          v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(v_load(tile + r * GEMM_COLS + j), v_set(inverse[r + i])), a->dv - d - j);
+          v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(v_load(tile + r * GEMM_COLS + j), v_set(inverse[r + i])),
+                   a->dv - d - j);
     }
 }
 
@@ -159,7 +164,9 @@ static void run_block(block *b) {
   }
   const float *q = a->q + b->row * a->ldq;
   product(b->rows, a->dk, q, a->ldq, b->k, b->low / GEMM_COLS, (b->high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
-  if (a->rel_k) product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds, a->relative_columns);
+  if (a->rel_k)
+    product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
+            a->relative_columns);
   for (int64_t i = 0; i < b->rows; i++) {
     inverse[i] = weigh(b, b->row + i);
     if (a->probs) write_probabilities(b, b->row + i, inverse[i]);
@@ -177,7 +184,8 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
     }
     return;
   }
-  for (int64_t j = 0; j < a->keys; j += GEMM_COLS) pack_columns(a->k + j * a->ldk, a->ldk, a->keys - j, a->dk, b.k + j * a->dk);
+  for (int64_t j = 0; j < a->keys; j += GEMM_COLS)
+    pack_columns(a->k + j * a->ldk, a->ldk, a->keys - j, a->dk, b.k + j * a->dk);
   b.v = workspace + plan.v;
   for (int64_t d = 0; d < plan.columns; d += GEMM_COLS) /* panels [keys][GEMM_COLS] */
     for (int64_t j = 0; j < a->keys; j++)
@@ -186,7 +194,8 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
   b.position = workspace + plan.position;
   for (int64_t j = 0; a->key_position && j < plan.keys; j++) b.position[j] = j < a->keys ? (float)a->key_position[j] : 0.0f;
   b.key_side = workspace + plan.key_side;
-  if (a->rel_q) product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
+  if (a->rel_q)
+    product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
   b.score = workspace + plan.score;
   for (; row < row_end; row += b.rows) {
     b.row = row;

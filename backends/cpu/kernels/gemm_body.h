@@ -4,6 +4,7 @@
 #include "kernels/micro_body.h"
 
 /* Few rows: several panels at once. */
+/* clang-format off */
 #if V_REGISTERS >= 32
 MICRO(1, 8) MICRO(2, 4) MICRO(3, 4) MICRO(4, 2)
 static const struct {
@@ -17,12 +18,13 @@ static const struct {
   int panels;
 } wide[] = {{NULL, 1}, {micro_1_4, 4}, {micro_2_2, 2}, {micro_3_2, 2}, {micro_4_1, 1}};
 #endif
+/* clang-format on */
 enum { WIDE_ROWS = 4, WIDE_PANELS = 8 };
 
-#define ACTIVATE(act)                                                                                        \
-  case act:                                                                                                  \
-    for (; i + V <= n; i += V) v_store(y + i, v_act(act, v_load(x + i), alpha));                             \
-    if (i < n) v_storen(y + i, v_act(act, v_loadn(x + i, n - i), alpha), n - i);                             \
+#define ACTIVATE(act)                                                            \
+  case act:                                                                      \
+    for (; i + V <= n; i += V) v_store(y + i, v_act(act, v_load(x + i), alpha)); \
+    if (i < n) v_storen(y + i, v_act(act, v_loadn(x + i, n - i), alpha), n - i); \
     return;
 
 static void activate(int act, float parameter, const float *x, float *y, int64_t n) {
@@ -60,7 +62,8 @@ static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols)
 }
 
 static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
-  const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width, cols = g->n - col < width ? g->n - col : width;
+  const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
+                cols = g->n - col < width ? g->n - col : width;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
   if (g->glu) { /* left half up, right half gate */
     add_bias(tile + width, rows, g->bias_gate ? g->bias_gate + col : NULL, cols);
@@ -77,7 +80,8 @@ static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, in
     float *y = g->y + (row + i) * g->ldy + col;
     const float *t = tile + i * GEMM_COLS, *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
     if (cols == GEMM_COLS) { /* whole panels without masks */
-      MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V) v_store(y + j, r ? v_add(v_load(t + j), v_load(r + j)) : v_load(t + j));
+      MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V)
+          v_store(y + j, r ? v_add(v_load(t + j), v_load(r + j)) : v_load(t + j));
       continue;
     }
     for (int64_t j = 0; j < cols; j += V) {
@@ -90,24 +94,27 @@ static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, in
 
 /* ---- the walk ---- */
 
-/* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.  64 KiB of x was better
- * than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same); fewer than 4 tiles fetch w too often. */
+/* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.
+ * 64 KiB of x was better than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same);
+ * fewer than 4 tiles fetch w too often. */
 static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
   int64_t wanted = 16384 / (g->k ? g->k : 1) / GEMM_ROWS, blocks = tiles / (wanted < 4 ? 4 : wanted);
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
 static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t panel_end) {
-  float tile[WIDE_ROWS * WIDE_PANELS * GEMM_COLS] __attribute__((aligned(64))), one[WIDE_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  float tile[WIDE_ROWS * WIDE_PANELS * GEMM_COLS] __attribute__((aligned(64))),
+      one[WIDE_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t size = g->k * GEMM_COLS;
   while (panel < panel_end) {
     int panels = panel_end - panel >= wide[rows].panels ? wide[rows].panels : 1;
     int64_t ldc = panels * GEMM_COLS;
-    (panels > 1 ? wide[rows].run : micro_of_rows[rows])(g->k, g->x + row * g->ldx, g->ldx, g->w + panel * size, size, tile, ldc,
-                                                     g->w + (panel + panels) * size, 0);
+    (panels > 1 ? wide[rows].run : micro_of_rows[rows])(g->k, g->x + row * g->ldx, g->ldx, g->w + panel * size, size, tile,
+                                                        ldc, g->w + (panel + panels) * size, 0);
     for (int p = 0; p < panels; p++, panel++) {
       for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < GEMM_COLS; j += V) v_store(one + i * GEMM_COLS + j, v_load(tile + i * ldc + p * GEMM_COLS + j));
+        for (int64_t j = 0; j < GEMM_COLS; j += V)
+          v_store(one + i * GEMM_COLS + j, v_load(tile + i * ldc + p * GEMM_COLS + j));
       finish(g, one, row, rows, panel);
     }
   }
@@ -121,7 +128,8 @@ void CPU_NAME(linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end
     return;
   }
   while (row < row_end) {
-    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS), step = MICRO_STEPS * GEMM_COLS / tiles; /* of prefetching */
+    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS),
+                  step = MICRO_STEPS * GEMM_COLS / tiles; /* of prefetching */
     int64_t stop = row;
     for (int64_t t = 0; t < tiles; t++) stop += micro_height(row_end - stop);
     for (int64_t p = panel; p < panel_end; p++)

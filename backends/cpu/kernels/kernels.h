@@ -1,7 +1,7 @@
 /* kernels.h - what the CPU plugin's kernels compute; the list of them is kernels.def.
  *
- * Kernels are pure: no allocation, no threads, no state.  All matrices are fp32, row-major, strides in elements, any alignment.
- * A kernel reads and writes exactly the elements that its comment names. */
+ * Kernels are pure: no allocation, no threads, no state.  All matrices are fp32, row-major, strides in elements, any
+ * alignment. A kernel reads and writes exactly the elements that its comment names. */
 #ifndef ACCEL_CPU_KERNELS_H
 #define ACCEL_CPU_KERNELS_H
 
@@ -16,8 +16,9 @@ typedef enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COU
 /* ---- linear ---- */
 
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
- * w is packed: panels of `panel_cols` columns (cpu_kernels), panel p holds columns p * panel_cols .. as [k][panel_cols], missing ones zero.
- * glu: n counts the results; a panel holds panel_cols/2 columns of up and then the same columns of gate; y = (act(gate) * up) + residual. */
+ * w is packed: panels of `panel_cols` columns (cpu_kernels), panel p holds columns p * panel_cols .. as [k][panel_cols],
+ * missing ones zero. glu: n counts the results; a panel holds panel_cols/2 columns of up and then the same columns of gate;
+ * y = (act(gate) * up) + residual. */
 typedef struct cpu_gemm {
   int64_t n, k;
   const float *x;
@@ -41,22 +42,22 @@ typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 
 enum { CPU_ATTENTION_ROWS = 112 }; /* query rows of one block, at most */
 
-/* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].  A row that sees no key gives zeros.
- * Positions are row numbers unless query_position and key_position are given (magnitudes below 2^24). */
+/* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].  A row that sees no key
+ * gives zeros. Positions are row numbers unless query_position and key_position are given (magnitudes below 2^24). */
 typedef struct cpu_attention {
   const float *q, *k, *v;
   float *y;
   int64_t ldq, ldk, ldv, ldy, keys, dk, dv;
-  float scale, softcap, sink;                    /* softcap 0: off; sink -INFINITY: none */
-  int64_t left, right;                           /* keys seen behind and ahead; -1 all.  causal is right 0 */
-  const int32_t *query_position, *key_position;  /* both or none */
-  const int32_t *mask;                           /* [keys] 0 hides, or NULL */
-  const float *bias;                             /* dense: [i * bias_row + j * bias_column] (bias_column 0 or 1), or NULL */
+  float scale, softcap, sink;                   /* softcap 0: off; sink -INFINITY: none */
+  int64_t left, right;                          /* keys seen behind and ahead; -1 all.  causal is right 0 */
+  const int32_t *query_position, *key_position; /* both or none */
+  const int32_t *mask;                          /* [keys] 0 hides, or NULL */
+  const float *bias;                            /* dense: [i * bias_row + j * bias_column] (bias_column 0 or 1), or NULL */
   int64_t bias_row, bias_column;
-  const float *relative;                         /* [j - i + relative_origin], or NULL */
-  float slope;                                   /* alibi with explicit positions */
-  /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols] (either may be NULL) of the relative rows
-   * relative_first ..; relative_row[i - j + relative_origin] is the row of a distance */
+  const float *relative; /* [j - i + relative_origin], or NULL */
+  float slope;           /* alibi with explicit positions */
+  /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols] (either may be NULL) of the
+   * relative rows relative_first ..; relative_row[i - j + relative_origin] is the row of a distance */
   const float *rel_k, *rel_q;
   const int32_t *relative_row;
   int64_t relative_origin, relative_first, relative_columns;
@@ -71,8 +72,8 @@ typedef struct cpu_attention_plan {
   int64_t v, position, key_side, score, all; /* offsets and total */
   int64_t rows;                              /* of a block */
 } cpu_attention_plan;
-static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns, int64_t tile_rows,
-                                                      int64_t panel_cols) {
+static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns,
+                                                      int64_t tile_rows, int64_t panel_cols) {
   cpu_attention_plan p;
   p.keys = (keys + panel_cols - 1) / panel_cols * panel_cols;
   p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
@@ -89,7 +90,8 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
 
 /* ---- rows ---- */
 
-/* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size` elements; sum = x + residual when wanted. */
+/* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size` elements; sum = x + residual
+ * when wanted. */
 typedef struct cpu_norm {
   const float *x, *residual, *gamma, *beta; /* all but x may be NULL */
   float *y, *sum;                           /* either may lie over x or residual; sum may be NULL.  Both have stride ldy */
@@ -106,8 +108,10 @@ typedef void cpu_softmax_fn(const float *x, float *y, int64_t n, int32_t logarit
 typedef void cpu_activate_fn(int act, float alpha, const float *x, float *y, int64_t n);
 /* Kinds of accel_plugin_unary; answers 0 for those it does not know (sin, cos). */
 typedef int32_t cpu_unary_fn(int32_t kind, float alpha, float beta, const float *x, float *y, int64_t n);
-/* y[i] = a[i * a_step] op b[i * b_step], steps 0 or 1; y may be a or b where the step is 1.  Answers 0 for kinds it does not know (pow, where). */
-typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n);
+/* y[i] = a[i * a_step] op b[i * b_step], steps 0 or 1; y may be a or b where the step is 1.  Answers 0 for kinds it does not
+ * know (pow, where). */
+typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
+                              int64_t n);
 /* y += weight x */
 typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
 
@@ -147,7 +151,8 @@ typedef struct cpu_kernels {
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
-/* The one to use: the newest, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be obeyed. */
+/* The one to use: the newest, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be
+ * obeyed. */
 cpu_isa cpu_isa_choose(char *refused, size_t size);
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out);
 

@@ -1,7 +1,8 @@
 /* math_body.h - elementary functions on the vectors of vec_<isa>.h, included by the kernel bodies.
  *
- * Coefficients come from fit_polynomials.py.  Errors are held by cpu_math_test on dense samples: exp, log 2 ulp; tanh 4 ulp; sigmoid, silu, gelu_tanh
- * and gelu_quick 4 ulp or 1e-7; gelu 1e-7 absolute times max(1, |x|).  NaN gives NaN; infinities give the limits. */
+ * Coefficients come from fit_polynomials.py.  Errors are held by cpu_math_test on dense samples: exp, log 2 ulp; tanh 4 ulp;
+ * sigmoid, silu, gelu_tanh and gelu_quick 4 ulp or 1e-7; gelu 1e-7 absolute times max(1, |x|).  NaN gives NaN; infinities
+ * give the limits. */
 
 /* exp(x) for x in [-104, 89], where it is a number; below 0, above infinity. */
 V_INLINE vf v_exp(vf x) {
@@ -77,8 +78,8 @@ V_INLINE vf v_tanh(vf x) {
   return v_select(v_lt(z, v_set(0.625f)), p, large);
 }
 
-/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) = 2^(-z P(z)) for z up to 8, where it no
- * longer counts. */
+/* x/2 (1 + erf(x / sqrt 2)) = max(x, 0) - z/2 erfc(z / sqrt 2) with z = |x|, and erfc(z / sqrt 2) = 2^(-z P(z)) for z up to
+ * 8, where it no longer counts. */
 V_INLINE vf v_gelu(vf x) {
   vf z = v_min(v_set(8.0f), v_abs(x));
   vf p = v_set(1.9020621e-6f);
@@ -126,27 +127,40 @@ V_INLINE vf v_softplus(vf x) {
 V_INLINE vf v_act(int act, vf x, vf alpha) {
   vf zero = v_zero(), one = v_set(1.0f);
   switch (act) {
-    case ACCEL_PLUGIN_ACT_RELU: return v_max(zero, x);
-    case ACCEL_PLUGIN_ACT_GELU: return v_gelu(x);
-    case ACCEL_PLUGIN_ACT_GELU_TANH: return v_gelu_tanh(x);
-    case ACCEL_PLUGIN_ACT_GELU_QUICK: return v_swish(x, v_set(1.702f));
-    case ACCEL_PLUGIN_ACT_SILU: return v_swish(x, one);
-    case ACCEL_PLUGIN_ACT_TANH: return v_tanh(x);
-    case ACCEL_PLUGIN_ACT_SIGMOID: return v_sigmoid(x);
+    case ACCEL_PLUGIN_ACT_RELU:
+      return v_max(zero, x);
+    case ACCEL_PLUGIN_ACT_GELU:
+      return v_gelu(x);
+    case ACCEL_PLUGIN_ACT_GELU_TANH:
+      return v_gelu_tanh(x);
+    case ACCEL_PLUGIN_ACT_GELU_QUICK:
+      return v_swish(x, v_set(1.702f));
+    case ACCEL_PLUGIN_ACT_SILU:
+      return v_swish(x, one);
+    case ACCEL_PLUGIN_ACT_TANH:
+      return v_tanh(x);
+    case ACCEL_PLUGIN_ACT_SIGMOID:
+      return v_sigmoid(x);
     case ACCEL_PLUGIN_ACT_RELU2: {
       vf y = v_max(zero, x);
       return v_mul(y, y);
     }
-    case ACCEL_PLUGIN_ACT_MISH: return v_mish(x);
-    case ACCEL_PLUGIN_ACT_LEAKY_RELU: return v_select(v_lt(x, zero), v_mul(alpha, x), x);
-    case ACCEL_PLUGIN_ACT_SOFTPLUS: return v_softplus(x);
+    case ACCEL_PLUGIN_ACT_MISH:
+      return v_mish(x);
+    case ACCEL_PLUGIN_ACT_LEAKY_RELU:
+      return v_select(v_lt(x, zero), v_mul(alpha, x), x);
+    case ACCEL_PLUGIN_ACT_SOFTPLUS:
+      return v_softplus(x);
     case ACCEL_PLUGIN_ACT_HARDSWISH: {
       vf y = v_mul(x, v_div(v_min(v_set(6.0f), v_add(x, v_set(3.0f))), v_set(6.0f)));
       return v_select(v_lt(x, v_set(-3.0f)), zero, y);
     }
-    case ACCEL_PLUGIN_ACT_ELU: return v_select(v_lt(x, zero), v_mul(alpha, v_sub(v_exp(x), one)), x);
-    case ACCEL_PLUGIN_ACT_RELU6: return v_min(v_set(6.0f), v_max(zero, x));
-    case ACCEL_PLUGIN_ACT_SWIGLU_OAI: return v_swish(x, alpha);
+    case ACCEL_PLUGIN_ACT_ELU:
+      return v_select(v_lt(x, zero), v_mul(alpha, v_sub(v_exp(x), one)), x);
+    case ACCEL_PLUGIN_ACT_RELU6:
+      return v_min(v_set(6.0f), v_max(zero, x));
+    case ACCEL_PLUGIN_ACT_SWIGLU_OAI:
+      return v_swish(x, alpha);
   }
   return x;
 }

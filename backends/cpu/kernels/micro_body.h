@@ -1,68 +1,75 @@
-/* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after vec_<isa>.h.
+/* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after
+ * vec_<isa>.h.
  *
- * COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.  Every element is one
- * chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does not depend on its batch. */
+ * COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.  Every
+ * element is one chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does
+ * not depend on its batch. */
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 
-#define GEMM_COLS (GEMM_VECS * V)
+#define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
 enum { MICRO_STEPS = 4 }; /* of k in one round of the loop: what is not a multiply-add takes their ports */
 
-/* Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
-/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side. */
-V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
-                    const float *ahead, int64_t ahead_step) {
-  vf sum[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
+typedef vf micro_sums[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
+
+/* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times lda from it. */
+V_INLINE void micro_step(const int rows, const int panels, const float *const *x, int64_t lda, int64_t lda3, const float *b,
+                         int64_t panel, const int u, vf (*sum)[GEMM_ROWS * GEMM_VECS]) {
+  vf y[GEMM_ROWS * GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) {
+    y[j] = v_load(b + j / GEMM_VECS * panel + u * GEMM_COLS + j % GEMM_VECS * V);
+  }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_zero();
+    vf w = v_set(x[i / 4][(i % 4 == 3 ? lda3 : i % 4 * lda) + u]);
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = v_fma(w, y[j], sum[i][j]); }
   }
-  const float *x[4] = {a, a + 4 * lda, a + 8 * lda, a + 12 * lda}; /* every fourth row; the others at 1, 2, 3 times lda */
+}
+
+/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side.
+ * Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
+V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b,
+                    int64_t panel, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
+  micro_sums sum;
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = v_zero(); }
+  }
+  const float *x[4] = {a, rows > 4 ? a + 4 * lda : a, rows > 8 ? a + 8 * lda : a, rows > 12 ? a + 12 * lda : a};
   int64_t lda3 = 3 * lda, k = 0;
-#define MICRO_STEP(u)                                                                                                                   \
-  {                                                                                                                                     \
-    vf y[GEMM_ROWS * GEMM_VECS];                                                                                                        \
-    MICRO_UNROLL for (int p = 0; p < panels; p++) {                                                                                     \
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) y[p * GEMM_VECS + j] = v_load(b + p * panel + (u) * GEMM_COLS + j * V);          \
-    }                                                                                                                                   \
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                                                       \
-      vf w = v_set(x[i / 4][(i % 4 == 3 ? lda3 : i % 4 * lda) + (u)]);                                                                  \
-      MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) sum[i][j] = v_fma(w, y[j], sum[i][j]);                                  \
-    }                                                                                                                                   \
-  }
   for (; k + MICRO_STEPS <= k_count; k += MICRO_STEPS) {
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) MICRO_KEEP(x[i]);
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
     MICRO_KEEP(lda3);
     v_prefetch_far(ahead);
     v_prefetch_far(ahead + 16);
     if (ahead_step > 32) {
-      MICRO_UNROLL for (int i = 2; i < MICRO_STEPS * GEMM_COLS / 16; i++) v_prefetch_far(ahead + 16 * i);
+      MICRO_UNROLL for (int i = 2; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     ahead += ahead_step;
-    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) MICRO_STEP(u)
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, panels, x, lda, lda3, b, panel, u, sum); }
     b += MICRO_STEPS * GEMM_COLS;
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) x[i] += MICRO_STEPS;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += MICRO_STEPS; }
   }
   for (; k < k_count; k++) {
-    MICRO_STEP(0)
+    micro_step(rows, panels, x, lda, lda3, b, panel, 0, sum);
     b += GEMM_COLS;
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) x[i]++;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i]++; }
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) v_store(c + i * ldc + j * V, sum[i][j]);
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { v_store(c + i * ldc + j * V, sum[i][j]); }
   }
 }
 
 typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
                          const float *ahead, int64_t ahead_step);
 
-#define MICRO(rows, panels)                                                                                                              \
-  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc, \
-                                      const float *ahead, int64_t ahead_step) {                                                          \
-    micro(rows, panels, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                                           \
+#define MICRO(rows, panels)                                                                                        \
+  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, \
+                                      float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {             \
+    micro(rows, panels, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                     \
   }
+/* clang-format off */
 MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
 #if GEMM_ROWS >= 6
 MICRO(5, 1) MICRO(6, 1)
@@ -80,6 +87,7 @@ static const micro_fn micro_of_rows[GEMM_ROWS + 1] = {
   micro_7_1, micro_8_1, micro_9_1, micro_10_1, micro_11_1, micro_12_1, micro_13_1, micro_14_1,
 #endif
 };
+/* clang-format on */
 
 /* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
 static inline int64_t micro_height(int64_t left) {

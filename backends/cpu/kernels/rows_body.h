@@ -14,7 +14,7 @@
       more = v_add(more, term);              \
     }                                        \
     for (; at < (n); at += V) {              \
-      int64_t i = at, left = (n) - at;       \
+      int64_t i = at, left = (n)-at;         \
       lanes = v_add(lanes, term);            \
     }                                        \
     (total) = v_sum(v_add(lanes, more));     \
@@ -105,48 +105,63 @@ void CPU_NAME(softmax, row)(const float *x, float *y, int64_t n, int32_t logarit
 
 /* ---- elementwise ---- */
 
-#define UNARY_LOOP(expression)                              \
-  for (int64_t i = 0; i < n; i += V) {                      \
-    vf x = v_loadn(from + i, n - i);                        \
-    v_storen(to + i, expression, n - i);                    \
-  }                                                         \
+#define UNARY_LOOP(expression)           \
+  for (int64_t i = 0; i < n; i += V) {   \
+    vf x = v_loadn(from + i, n - i);     \
+    v_storen(to + i, expression, n - i); \
+  }                                      \
   return 1
 
 int32_t CPU_NAME(unary, row)(int32_t kind, float alpha, float beta, const float *from, float *to, int64_t n) {
   vf a = v_set(alpha), b = v_set(beta);
   switch (kind) {
-    case ACCEL_PLUGIN_UNARY_EXP: UNARY_LOOP(v_exp(x));
-    case ACCEL_PLUGIN_UNARY_LOG: UNARY_LOOP(v_log(x));
-    case ACCEL_PLUGIN_UNARY_NEG: UNARY_LOOP(v_flip(x, v_set(-0.0f)));
-    case ACCEL_PLUGIN_UNARY_SQRT: UNARY_LOOP(v_sqrt(x));
-    case ACCEL_PLUGIN_UNARY_RSQRT: UNARY_LOOP(v_div(v_set(1.0f), v_sqrt(x)));
-    case ACCEL_PLUGIN_UNARY_CLAMP: UNARY_LOOP(v_min(b, v_max(a, x)));
-    case ACCEL_PLUGIN_UNARY_AFFINE: UNARY_LOOP(v_add(v_mul(a, x), b));
-    case ACCEL_PLUGIN_UNARY_ABS: UNARY_LOOP(v_abs(x));
+    case ACCEL_PLUGIN_UNARY_EXP:
+      UNARY_LOOP(v_exp(x));
+    case ACCEL_PLUGIN_UNARY_LOG:
+      UNARY_LOOP(v_log(x));
+    case ACCEL_PLUGIN_UNARY_NEG:
+      UNARY_LOOP(v_flip(x, v_set(-0.0f)));
+    case ACCEL_PLUGIN_UNARY_SQRT:
+      UNARY_LOOP(v_sqrt(x));
+    case ACCEL_PLUGIN_UNARY_RSQRT:
+      UNARY_LOOP(v_div(v_set(1.0f), v_sqrt(x)));
+    case ACCEL_PLUGIN_UNARY_CLAMP:
+      UNARY_LOOP(v_min(b, v_max(a, x)));
+    case ACCEL_PLUGIN_UNARY_AFFINE:
+      UNARY_LOOP(v_add(v_mul(a, x), b));
+    case ACCEL_PLUGIN_UNARY_ABS:
+      UNARY_LOOP(v_abs(x));
   }
   return 0;
 }
 
-#define BINARY_LOOP(expression)                                                            \
-  for (int64_t i = 0; i < n; i += V) {                                                     \
-    vf x = a_step ? v_loadn(a + i, n - i) : v_set(*a);                                     \
-    vf z = b_step ? v_loadn(b + i, n - i) : v_set(*b);                                     \
-    v_storen(y + i, expression, n - i);                                                    \
-  }                                                                                        \
+#define BINARY_LOOP(expression)                        \
+  for (int64_t i = 0; i < n; i += V) {                 \
+    vf x = a_step ? v_loadn(a + i, n - i) : v_set(*a); \
+    vf z = b_step ? v_loadn(b + i, n - i) : v_set(*b); \
+    v_storen(y + i, expression, n - i);                \
+  }                                                    \
   return 1
 
 /* NaN wins in min and max, as in torch: v_min(p, q) answers q when one is NaN, so x goes second and z is looked at. */
 V_INLINE vf nan_of(vf z, vf y) { return v_select(v_lt(v_set(-INFINITY), z), y, v_select(v_lt(z, v_set(INFINITY)), y, z)); }
 
-int32_t CPU_NAME(binary, row)(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n) {
+int32_t CPU_NAME(binary, row)(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
+                              int64_t n) {
   if (n < 1) return 1;
   switch (kind) {
-    case ACCEL_PLUGIN_BINARY_ADD: BINARY_LOOP(v_add(x, z));
-    case ACCEL_PLUGIN_BINARY_SUB: BINARY_LOOP(v_sub(x, z));
-    case ACCEL_PLUGIN_BINARY_MUL: BINARY_LOOP(v_mul(x, z));
-    case ACCEL_PLUGIN_BINARY_DIV: BINARY_LOOP(v_div(x, z));
-    case ACCEL_PLUGIN_BINARY_MIN: BINARY_LOOP(nan_of(z, v_min(z, x)));
-    case ACCEL_PLUGIN_BINARY_MAX: BINARY_LOOP(nan_of(z, v_max(z, x)));
+    case ACCEL_PLUGIN_BINARY_ADD:
+      BINARY_LOOP(v_add(x, z));
+    case ACCEL_PLUGIN_BINARY_SUB:
+      BINARY_LOOP(v_sub(x, z));
+    case ACCEL_PLUGIN_BINARY_MUL:
+      BINARY_LOOP(v_mul(x, z));
+    case ACCEL_PLUGIN_BINARY_DIV:
+      BINARY_LOOP(v_div(x, z));
+    case ACCEL_PLUGIN_BINARY_MIN:
+      BINARY_LOOP(nan_of(z, v_min(z, x)));
+    case ACCEL_PLUGIN_BINARY_MAX:
+      BINARY_LOOP(nan_of(z, v_max(z, x)));
   }
   return 0;
 }
@@ -188,7 +203,8 @@ void CPU_NAME(rope, row)(const cpu_rope *g, int64_t row, int64_t row_end, float 
       } else {
         for (int64_t i = 0; i < pairs; i += V) {
           int64_t left = pairs - i;
-          vf a = v_loadn(x + i, left), b = v_loadn(x + pairs + i, left), s = v_loadn(sine + i, left), c = v_loadn(cosine + i, left);
+          vf a = v_loadn(x + i, left), b = v_loadn(x + pairs + i, left), s = v_loadn(sine + i, left),
+             c = v_loadn(cosine + i, left);
           v_storen(y + i, v_sub(v_mul(a, c), v_mul(b, s)), left);
           v_storen(y + pairs + i, v_add(v_mul(b, c), v_mul(a, s)), left);
         }

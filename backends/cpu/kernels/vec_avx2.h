@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 #define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__avx2
-#define CPU_NAME(op, tile) CPU_NAME_(op, tile)
-#define V 8
-#define V_REGISTERS 16
-#define V_ANGLE_LIMIT 100000.0f /* of v_sincos */
-#define V_INLINE static inline __attribute__((always_inline))
+#define CPU_NAME(op, tile)  CPU_NAME_(op, tile)
+#define V                   8
+#define V_REGISTERS         16
+#define V_ANGLE_LIMIT       100000.0f /* of v_sincos */
+#define V_INLINE            static inline __attribute__((always_inline))
 
 typedef __m256 vf;
 typedef __m256 vm; /* all ones or all zeros in each lane */
@@ -22,8 +22,10 @@ V_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
 V_INLINE vf v_loadn(const float *p, int64_t n) { return n >= V ? v_load(p) : _mm256_maskload_ps(p, v_first(n)); }
 V_INLINE void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
 V_INLINE void v_storen(float *p, vf x, int64_t n) {
-  if (n >= V) v_store(p, x);
-  else _mm256_maskstore_ps(p, v_first(n), x);
+  if (n >= V)
+    v_store(p, x);
+  else
+    _mm256_maskstore_ps(p, v_first(n), x);
 }
 V_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
@@ -48,7 +50,8 @@ V_INLINE vf v_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m);
 V_INLINE vf v_rint(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x 2^n for integral n; only for results that are normal numbers. */
 V_INLINE vf v_ldexp_normal(vf x, vf n) {
-  return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
+  return _mm256_mul_ps(
+      x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
 }
 /* Same for |n| <= 252 and every result. */
 V_INLINE vf v_ldexp(vf x, vf n) {

@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 #define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__avx512
-#define CPU_NAME(op, tile) CPU_NAME_(op, tile)
-#define V 16
-#define V_REGISTERS 32
-#define V_ANGLE_LIMIT 100000.0f /* of v_sincos */
-#define V_INLINE static inline __attribute__((always_inline))
+#define CPU_NAME(op, tile)  CPU_NAME_(op, tile)
+#define V                   16
+#define V_REGISTERS         32
+#define V_ANGLE_LIMIT       100000.0f /* of v_sincos */
+#define V_INLINE            static inline __attribute__((always_inline))
 
 typedef __m512 vf;
 typedef __mmask16 vm;

@@ -1,5 +1,5 @@
-/* vec_scalar.h - the vocabulary of vec.h in plain C: one vector is an array of four floats, which any compiler turns into what the
- * baseline has (SSE2, NEON) or into scalar code. */
+/* vec_scalar.h - the vocabulary of vec.h in plain C: one vector is an array of four floats, which any compiler turns into
+ * what the baseline has (SSE2, NEON) or into scalar code. */
 #ifndef ACCEL_CPU_VEC_SCALAR_H
 #define ACCEL_CPU_VEC_SCALAR_H
 
@@ -8,11 +8,11 @@
 #include <string.h>
 
 #define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__scalar
-#define CPU_NAME(op, tile) CPU_NAME_(op, tile)
-#define V 4
-#define V_REGISTERS 16
-#define V_ANGLE_LIMIT 6000.0f /* of v_sincos */
-#define V_INLINE static inline __attribute__((always_inline))
+#define CPU_NAME(op, tile)  CPU_NAME_(op, tile)
+#define V                   4
+#define V_REGISTERS         16
+#define V_ANGLE_LIMIT       6000.0f /* of v_sincos */
+#define V_INLINE            static inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vm __attribute__((vector_size(16)));  /* all ones or all zeros in each lane */
@@ -32,7 +32,8 @@ V_INLINE vf v_loadn(const float *p, int64_t n) {
 }
 V_INLINE void v_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
 V_INLINE void v_storen(float *p, vf x, int64_t n) {
-  if (n >= V) v_store(p, x);
+  if (n >= V)
+    v_store(p, x);
   else
     for (int64_t i = 0; i < n; i++) p[i] = x[i];
 }
