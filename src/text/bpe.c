@@ -44,8 +44,7 @@ const accel__merge *accel__merge_get(const accel__model *m, uint32_t left, uint3
   return found->rank == UINT32_MAX ? NULL : found;
 }
 
-/* ---- the queue: a binary heap, lowest rank first, then leftmost
- * ---------------------------------------------------------------- */
+/* ---- the queue: a binary heap, lowest rank first, then leftmost ---- */
 
 static bool before(const struct accel__candidate *a, const struct accel__candidate *b) {
   return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
@@ -100,8 +99,7 @@ static accel_status merge_all(const accel__model *m, accel__encode_scratch *s, s
   return ACCEL_OK;
 }
 
-/* ---- symbols of a word
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- symbols of a word ---- */
 
 static accel_status push_symbol(accel__encode_scratch *s, size_t *n, uint32_t id, uint32_t bytes) {
   if (*n == s->symbol_capacity) ACCEL_TRY(accel__grow(&s->symbol, &s->symbol_capacity, *n + 1, sizeof *s->symbol));

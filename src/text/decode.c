@@ -64,8 +64,7 @@ static void clean_up(accel__buffer *out, size_t begin, bool do_not, accel__buffe
   }
 }
 
-/* ---- the decoders
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- the decoders ---- */
 
 static accel_status wordpiece(const accel__decoder *d, const list *in, list *out, accel__buffer *work) {
   size_t prefix_n = strlen(d->text), n;

@@ -4,8 +4,7 @@
 
 #include "text/internal.h"
 
-/* ---- text to tokens
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- text to tokens ---- */
 
 /* One segment between added tokens, already in s->chars: normalized added tokens, pre-tokenizer, model. */
 static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_special, int32_t given_word, int32_t *word,
@@ -116,8 +115,7 @@ static accel_status tokenize_sequence(const accel__tokenizer *t, const char *tex
   return ACCEL_OK;
 }
 
-/* ---- truncation
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- truncation ---- */
 
 /* Tokens [start, end) of one text: what is kept, then what overflows. */
 typedef struct accel__part {
@@ -204,8 +202,7 @@ static accel_status truncate(const accel__tokenizer *t, const accel__encode_opti
   return pair ? cut_parts(s, &out[1], n[1], keep[1], how->stride, how->truncate_left) : ACCEL_OK;
 }
 
-/* ---- post-processor
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- post-processor ---- */
 
 /* Moves both ends of a span inwards over `lead` and `trail`, never past each other. */
 static accel__span trimmed(accel__span at, uint32_t lead, uint32_t trail) {

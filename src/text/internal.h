@@ -36,8 +36,7 @@ enum {
 /* Grows *array (of `size`-byte items, `capacity` of them) to hold `need`; keeps what it holds. */
 accel_status accel__grow(void *array, size_t *capacity, size_t need, size_t size);
 
-/* ---- code points on their way -------------------------------------------------------------------------------------------
- */
+/* ---- code points on their way ---- */
 
 typedef struct accel__char {
   uint32_t c;          /* code point */
@@ -113,8 +112,7 @@ static inline size_t accel__utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 
 /* UTF-8 of chars[0..n) into scratch->utf8, scratch->bound[0..n] = where each begins; *bytes is bound[n]. */
 accel_status accel__chars_utf8(accel__encode_scratch *s, const accel__char *chars, size_t n, size_t *bytes);
 
-/* ---- vocabulary ----------------------------------------------------------------------------------------------------------
- */
+/* ---- vocabulary ---- */
 
 typedef struct accel__entry {
   size_t offset; /* into bytes; NUL-terminated there */
@@ -156,8 +154,7 @@ static inline const char *accel__entry_text(const accel__vocab *v, const accel__
 }
 void accel__vocab_free(accel__vocab *v);
 
-/* ---- trie over code points: longest or every prefix
- * ------------------------------------------------------------------------ */
+/* ---- trie over code points: longest or every prefix ---- */
 
 typedef struct accel__trie {
   uint32_t *first; /* [n + 1] children of node i are [first[i], first[i+1]) */
@@ -177,8 +174,7 @@ accel_status accel__trie_build(accel__trie *t, accel__trie_string *strings, size
 uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c);
 void accel__trie_free(accel__trie *t);
 
-/* ---- steps of tokenizer.json ---------------------------------------------------------------------------------------------
- */
+/* ---- steps of tokenizer.json ---- */
 
 /* What Replace and Split look for. */
 typedef enum accel__pattern_kind {
@@ -353,8 +349,7 @@ struct accel__tokenizer {
   accel__trie raw_trie, normalized_trie; /* value: index of the added token */
 };
 
-/* ---- the steps, one file each --------------------------------------------------------------------------------------------
- */
+/* ---- the steps, one file each ---- */
 
 /* normalize.c: chars in, chars out, both s->chars. */
 accel_status accel__normalize(const accel__normalizer *steps, size_t n, accel__encode_scratch *s);

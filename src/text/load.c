@@ -16,9 +16,7 @@ static accel_status kept_string(accel__tokenizer *t, const char *text, const cha
   return *out ? ACCEL_OK : accel__no_memory(strlen(text));
 }
 
-/* ---- model
- * -------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- model ---- */
 
 static accel_status model_kind(accel__tokenizer *t, file_t *file, json_t *model, const accel__scan *scan) {
   static const char *const names[] = {"WordPiece", "WordLevel", "BPE", "Unigram"};
@@ -117,8 +115,7 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
   return accel__scan_merges(scan, t->name, t);
 }
 
-/* ---- added tokens
- * -------------------------------------------------------------------------------------------------------------------- */
+/* ---- added tokens ---- */
 
 /* Ids are given as the package gives them: the model's where it has the token, else counting on from the vocabulary's size;
  * the file's own ids say the same wherever they make sense. */
@@ -160,8 +157,7 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file) {
   return accel__added_build(t);
 }
 
-/* ---- truncation and padding as tokenizer.json has them
- * --------------------------------------------------------------------------------- */
+/* ---- truncation and padding as tokenizer.json has them ---- */
 
 static accel_status parse_truncation(accel__tokenizer *t, file_t *file, json_t *object) {
   if (!object) return ACCEL_OK;
@@ -202,8 +198,7 @@ static accel_status parse_padding(accel__tokenizer *t, file_t *file, json_t *obj
   return ACCEL_OK;
 }
 
-/* ---- tokenizer.json
- * ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- tokenizer.json ---- */
 
 static void count_tokens(accel__tokenizer *t) {
   size_t shared = 0;
@@ -251,8 +246,7 @@ static accel_status build_from_json(accel__tokenizer *t, const char *json, size_
   return status;
 }
 
-/* ---- special tokens by name
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- special tokens by name ---- */
 
 typedef struct special {
   const char *key;
@@ -308,9 +302,7 @@ static accel_status read_optional(accel__arena *arena, const char *directory, co
   return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
 }
 
-/* ---- vocab.txt
- * --------------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- vocab.txt ---- */
 
 static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *map) {
   const char *at = (const char *)map->data, *end = at + map->n;
@@ -395,9 +387,7 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   return status;
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- the whole ---- */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
   accel__tokenizer *t = calloc(1, sizeof *t);

@@ -46,8 +46,7 @@ static accel_status transform(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
-/* ---- one code point after the other
- * --------------------------------------------------------------------------------------- */
+/* ---- one code point after the other ---- */
 
 bool accel__is_white(uint32_t c) { return accel__unicode_is(c, ACCEL__UNI_WHITE); }
 
@@ -142,8 +141,7 @@ static void nmt(accel__chars *chars) {
   chars->n = kept;
 }
 
-/* ---- normal forms
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- normal forms ---- */
 
 /* Could decomposition change this text at all? */
 static bool is_plain(const accel__chars *chars) {
@@ -247,8 +245,7 @@ static accel_status bert(const accel__normalizer *step, accel__encode_scratch *s
   return step->lowercase ? lowercase(s) : ACCEL_OK;
 }
 
-/* ---- SentencePiece's precompiled character map
- * ------------------------------------------------------------------------------ */
+/* ---- SentencePiece's precompiled character map ---- */
 
 static bool is_hangul_l(uint32_t c) { return (c >= 0x1100 && c <= 0x115F) || (c >= 0xA960 && c <= 0xA97C); }
 static bool is_hangul_v(uint32_t c) { return (c >= 0x1160 && c <= 0x11A7) || (c >= 0xD7B0 && c <= 0xD7C6); }
@@ -347,8 +344,7 @@ static accel_status precompiled(const accel__normalizer *step, accel__encode_scr
   return modified ? transform(s) : ACCEL_OK;
 }
 
-/* ---- replace, prepend, bytes
- * ----------------------------------------------------------------------------------------------- */
+/* ---- replace, prepend, bytes ---- */
 
 static accel_status replace(const accel__normalizer *step, accel__encode_scratch *s) {
   ACCEL_TRY(accel__pattern_find(&step->pattern, s->chars.at, s->chars.n, s));

@@ -11,8 +11,7 @@ static accel_status push_match(accel__encode_scratch *s, size_t n, bool match) {
   return ACCEL_OK;
 }
 
-/* ---- patterns
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- patterns ---- */
 
 static size_t string_match(const accel__pattern *p, const accel__char *chars, size_t n) {
   size_t i = 0;
@@ -75,8 +74,7 @@ size_t accel__gpt2_next(const accel__char *chars, size_t n) {
   return i - 1; /* the last of several spaces before a word is left to the word */
 }
 
-/* ---- cutting
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- cutting ---- */
 
 static accel_status push_split(accel__encode_scratch *s, size_t first, size_t n) {
   return accel__splits_push(&s->other_splits, (accel__split){first, n, s->chars.at[first].start, -1});
@@ -207,8 +205,7 @@ static accel_status cut_all(const accel__pre_tokenizer *step, accel__encode_scra
   return ACCEL_OK;
 }
 
-/* ---- those that change code points: every split is copied to s->other, changed, and cut there
- * --------------------------------- */
+/* ---- those that change code points: every split is copied to s->other, changed, and cut there ---- */
 
 static accel_status copy_chars(accel__encode_scratch *s, const accel__split *split) {
   accel__chars *out = &s->other;

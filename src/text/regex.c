@@ -59,8 +59,7 @@ struct accel__regex {
   set_item *items;
 };
 
-/* ---- compiling
- * ------------------------------------------------------------------------------------------------------------------- */
+/* ---- compiling ---- */
 
 typedef struct compiler {
   const char *begin, *at;
@@ -433,8 +432,7 @@ accel_status accel__regex_compile(accel__arena *arena, const char *expression, c
   return status;
 }
 
-/* ---- matching
- * ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- matching ---- */
 
 /* Where to go on when the present way fails.  A repeat keeps the places it may still end at: [low, at], or for lazy ones its
  * count. */

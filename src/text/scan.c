@@ -34,8 +34,7 @@ static bool take(reader *r, char c) {
   return true;
 }
 
-/* ---- finding the parts
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- finding the parts ---- */
 
 /* Past the string that begins at r->at; false at the end of the file. */
 static bool skip_string(reader *r) {
@@ -129,8 +128,7 @@ accel_status accel__scan_tokenizer(const char *json, size_t n, const char *name,
   return accel__buffer_status(&out->rest);
 }
 
-/* ---- reading them
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- reading them ---- */
 
 static bool hex4(const char *at, const char *end, uint32_t *out) {
   *out = 0;

@@ -7,8 +7,7 @@
 typedef const accel__json_file file_t;
 typedef const accel__json json_t;
 
-/* ---- helpers
- * ------------------------------------------------------------------------------------------------------------------- */
+/* ---- helpers ---- */
 
 static accel_status unsupported(file_t *file, const char *part, const char *what) {
   return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field '%s' is '%s', which is not implemented", file->name, part, what);
@@ -61,8 +60,7 @@ static accel_status kept(accel__tokenizer *t, const char *text, const char **out
   return *out ? ACCEL_OK : accel__no_memory(strlen(text));
 }
 
-/* ---- patterns
- * -------------------------------------------------------------------------------------------------------------------- */
+/* ---- patterns ---- */
 
 static const char gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
@@ -128,8 +126,7 @@ static accel_status full(file_t *file, const char *part, size_t n) {
   return n < ACCEL__STEPS_MAX ? ACCEL_OK : malformed(file, part, "at most 64 steps");
 }
 
-/* ---- normalizer
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- normalizer ---- */
 
 static int base64_digit(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -225,8 +222,7 @@ accel_status accel__parse_normalizer(accel__tokenizer *t, file_t *file, json_t *
   return steps(t, file, object, "normalizer", "normalizers", add_normalizer);
 }
 
-/* ---- pre-tokenizer
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- pre-tokenizer ---- */
 
 static accel_status parse_behavior(file_t *file, json_t *object, accel__behavior *out) {
   static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
@@ -294,8 +290,7 @@ accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, file_t *file, json_
   return steps(t, file, object, "pre_tokenizer", "pretokenizers", add_pre_tokenizer);
 }
 
-/* ---- post-processor
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- post-processor ---- */
 
 static accel_status push_piece(accel__tokenizer *t, accel__template *to, int sequence, int32_t type_id, const int32_t *ids,
                                size_t n) {
@@ -426,8 +421,7 @@ accel_status accel__parse_post_processor(accel__tokenizer *t, file_t *file, json
   return push_piece(t, &t->pair, 1, 1, NULL, 0);
 }
 
-/* ---- decoder
- * ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- decoder ---- */
 
 static accel_status decoder_text(accel__tokenizer *t, file_t *file, json_t *object, const char *key, const char *standard,
                                  const char **out) {

@@ -144,8 +144,7 @@ static int free_corpus(void **state) {
 
 static const char *text_of(size_t i) { return corpus[i].data ? corpus[i].data : ""; }
 
-/* ---- checksums
- * -------------------------------------------------------------------------------------------------------------------- */
+/* ---- checksums ---- */
 
 static uint32_t crc_table[256];
 
@@ -251,9 +250,7 @@ static void compare(const char *name) {
   assert_int_equal(different, 0);
 }
 
-/* ---- tests
- * ------------------------------------------------------------------------------------------------------------------------
- */
+/* ---- tests ---- */
 
 static void test_corpus(void **state) { /* the generator itself: every code point is there */
   (void)state;
@@ -281,9 +278,10 @@ static void test_corpus(void **state) { /* the generator itself: every code poin
   }
 #define FIXTURES(X)                                                                                                         \
   X(wordpiece_uncased)                                                                                                      \
-  X(wordpiece_cased) X(wordpiece_accents) X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence)                \
-      X(wordlevel_nfd) X(wordlevel_nfc) X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) \
-          X(bpe_suffix) X(bpe_prefix) X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
+  X(wordpiece_cased)                                                                                                        \
+  X(wordpiece_accents) X(wordpiece_kept_accents) X(wordpiece_mpnet) X(wordpiece_sequence) X(wordlevel_nfd) X(wordlevel_nfc) \
+      X(wordlevel_nfkd) X(bpe_roberta) X(bpe_modernbert) X(bpe_prefix_space) X(bpe_split) X(bpe_suffix) X(bpe_prefix)       \
+          X(bpe_llama) X(unigram_xlmr) X(unigram_albert) X(unigram_deberta)
 FIXTURES(FIXTURE)
 #define TEST(name) cmocka_unit_test(test_##name),
 

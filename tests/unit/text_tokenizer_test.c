@@ -191,8 +191,7 @@ static void test_truncation_refused(void **state) {
   accel__encoding_free(&e);
 }
 
-/* ---- files that are refused
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- files that are refused ---- */
 
 #define HEAD "{\"version\":\"1.0\",\"added_tokens\":[],\"normalizer\":"
 #define MODEL                                                                                                              \
@@ -264,8 +263,7 @@ static void test_refused(void **state) {
   assert_non_null(strstr(accel__message(), "vocab.txt"));
 }
 
-/* ---- regular expressions: identity with Oniguruma is held by the fixtures; here what is refused, and that none runs for
- * ever ------------ */
+/* ---- regular expressions (identity with Oniguruma is held by the fixtures) ---- */
 
 static accel_status split_with(const char *expression, const char *text, size_t *tokens) {
   accel__buffer json = {0};
@@ -326,8 +324,7 @@ static void test_deep_sequences(void **state) {
   accel__buffer_free(&json);
 }
 
-/* ---- size and threads
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- size and threads ---- */
 
 static char *repeated(const char *unit, size_t n) {
   size_t length = strlen(unit);
