@@ -96,9 +96,10 @@ static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, in
 
 /* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.
  * 64 KiB of x was better than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same);
- * fewer than 4 tiles fetch w too often. */
+ * fewer than 56 rows fetch w too often. */
 static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
-  int64_t wanted = 16384 / (g->k ? g->k : 1) / GEMM_ROWS, blocks = tiles / (wanted < 4 ? 4 : wanted);
+  int64_t wanted = 16384 / (g->k ? g->k : 1) / GEMM_ROWS,
+          blocks = tiles / (wanted < 56 / GEMM_ROWS ? 56 / GEMM_ROWS : wanted);
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
