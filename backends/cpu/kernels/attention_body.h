@@ -36,6 +36,8 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
     }
 }
 
+enum { SOFTMAX_ROWS = 8 };
+
 /* What one block of rows shares. */
 typedef struct block {
   const cpu_attention *a;
@@ -98,27 +100,32 @@ static void adjust(const block *b, int64_t i, float *s, int64_t low, int64_t hig
     for (int64_t j = low; j < high; j++) s[j] = a->mask[j] ? s[j] : -INFINITY;
 }
 
-/* Scores to exponentials, zero outside [low, high); answers 1 / their sum, 0 when nothing is seen. */
-static float weigh(const block *b, int64_t i) {
+/* Row i's scores made final, -INFINITY or zero where they are not seen; answers the largest of them and the sink. */
+static float finish_scores(const block *b, int64_t i) {
   const cpu_attention *a = b->a;
-  float *s = b->score + (i - b->row) * b->lds, scale = 1.0f;
+  float *s = b->score + (i - b->row) * b->lds;
   int64_t low, high;
   span_of(a, i, &low, &high);
   const int64_t from = low / V * V, to = round_up(high, V);
-  if (b->plain)
-    scale = a->scale;
-  else
-    adjust(b, i, s, low, high);
+  if (!b->plain) adjust(b, i, s, low, high);
   for (int64_t j = b->low; j < from; j++) s[j] = 0.0f;
   for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
   for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
   for (int64_t j = to; j < b->high; j++) s[j] = 0.0f;
-  vf most = v_set(-INFINITY), sum = v_zero();
+  vf most = v_set(-INFINITY);
   for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most); /* never NaN */
-  float top = v_largest(most) * scale;
-  if (a->sink > top) top = a->sink;
-  vf shift = v_set(top == -INFINITY ? 0.0f : -top), factor = v_set(scale);
-  for (int64_t j = from; j < to; j += V) {
+  const float top = v_largest(most) * (b->plain ? a->scale : 1.0f);
+  return a->sink > top ? a->sink : top;
+}
+
+/* Scores to exponentials; answers 1 / their sum, 0 when nothing is seen. */
+static float weigh(const block *b, int64_t i, float top) {
+  const cpu_attention *a = b->a;
+  float *s = b->score + (i - b->row) * b->lds;
+  int64_t low, high;
+  span_of(a, i, &low, &high);
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top), factor = v_set(b->plain ? a->scale : 1.0f), sum = v_zero();
+  for (int64_t j = low / V * V; j < high; j += V) {
     vf e = v_exp_negative(v_fma(v_load(s + j), factor, shift));
     v_store(s + j, e);
     sum = v_add(sum, e);
@@ -167,9 +174,12 @@ static void run_block(block *b) {
   if (a->rel_k)
     product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
             a->relative_columns);
-  for (int64_t i = 0; i < b->rows; i++) {
-    inverse[i] = weigh(b, b->row + i);
-    if (a->probs) write_probabilities(b, b->row + i, inverse[i]);
+  for (int64_t i = 0; i < b->rows; i += SOFTMAX_ROWS) { /* several rows side by side hide the latency of each one's sums */
+    const int64_t end = i + SOFTMAX_ROWS < b->rows ? i + SOFTMAX_ROWS : b->rows;
+    float top[SOFTMAX_ROWS];
+    for (int64_t r = i; r < end; r++) top[r - i] = finish_scores(b, b->row + r);
+    for (int64_t r = i; r < end; r++) inverse[r] = weigh(b, b->row + r, top[r - i]);
+    for (int64_t r = i; a->probs && r < end; r++) write_probabilities(b, b->row + r, inverse[r]);
   }
   values(b, inverse);
 }
