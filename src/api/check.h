@@ -6,9 +6,9 @@
 
 /* First line of a public call: forgets the thread's last error and refuses a NULL that may not be one. */
 #define API_BEGIN() accel__clear_error()
-#define API_NEED(pointer)                                                                                     \
-  do {                                                                                                        \
-    if (!(pointer)) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '" #pointer "' is NULL", __func__);         \
+#define API_NEED(pointer)                                                                             \
+  do {                                                                                                \
+    if (!(pointer)) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '" #pointer "' is NULL", __func__); \
   } while (0)
 /* Outputs are NULL until the call has succeeded. */
 #define API_OUT(pointer) \
@@ -17,14 +17,15 @@
     *(pointer) = NULL;   \
   } while (0)
 /* Copies the caller's parameter struct over the defaults: fields beyond the size it was compiled with keep their default. */
-#define API_PARAMS(into, given)                                                                                              \
-  do {                                                                                                                       \
-    if (given) {                                                                                                             \
-      if ((given)->size < sizeof(uint32_t) || (given)->size > 4096)                                                          \
-        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.size is %u; start from the _default() function", __func__, (given)->size); \
-      memcpy(&(into), (given), (given)->size < sizeof(into) ? (given)->size : sizeof(into));                                 \
-      (into).size = sizeof(into);                                                                                            \
-    }                                                                                                                        \
+#define API_PARAMS(into, given)                                                                                         \
+  do {                                                                                                                  \
+    if (given) {                                                                                                        \
+      if ((given)->size < sizeof(uint32_t) || (given)->size > 4096)                                                     \
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.size is %u; start from the _default() function", __func__, \
+                           (given)->size);                                                                              \
+      memcpy(&(into), (given), (given)->size < sizeof(into) ? (given)->size : sizeof(into));                            \
+      (into).size = sizeof(into);                                                                                       \
+    }                                                                                                                   \
   } while (0)
 
 #endif

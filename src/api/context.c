@@ -7,7 +7,9 @@
 #include "api/check.h"
 #include "core/file.h"
 
-accel_params accel_params_default(void) { return (accel_params){.size = sizeof(accel_params), .log_level = ACCEL_LOG_WARNING}; }
+accel_params accel_params_default(void) {
+  return (accel_params){.size = sizeof(accel_params), .log_level = ACCEL_LOG_WARNING};
+}
 
 /* The caller's strings may go away: keep copies. */
 static accel_status keep_string(accel *ctx, const char **string) {
@@ -34,8 +36,10 @@ accel_status accel_create(const accel_params *params, accel **out) {
   pthread_mutex_init(&ctx->lock, NULL);
   ctx->params = mine;
   accel_status status = open_context(ctx);
-  if (status == ACCEL_OK) *out = ctx;
-  else accel_destroy(&ctx);
+  if (status == ACCEL_OK)
+    *out = ctx;
+  else
+    accel_destroy(&ctx);
   return status;
 }
 

@@ -4,13 +4,15 @@
 #include "api/check.h"
 #include "dispatch/context.h"
 
-accel_registry_filter accel_registry_filter_default(void) { return (accel_registry_filter){.size = sizeof(accel_registry_filter)}; }
+accel_registry_filter accel_registry_filter_default(void) {
+  return (accel_registry_filter){.size = sizeof(accel_registry_filter)};
+}
 
 /* The context's registry, arguments checked. */
-#define API_REGISTRY(registry)                                  \
-  accel__registry *registry;                                    \
-  API_BEGIN();                                                  \
-  API_NEED(ctx);                                                \
+#define API_REGISTRY(registry) \
+  accel__registry *registry;   \
+  API_BEGIN();                 \
+  API_NEED(ctx);               \
   ACCEL_TRY(accel__context_registry(ctx, &registry))
 
 accel_status accel_registry_lookup(accel *ctx, const char *model, const accel_registry_entry **out) {
@@ -52,7 +54,8 @@ accel_status accel_is_hardware_supported(accel *ctx, const char *model, const ch
   return accel__registry_hardware_supported(registry, model, hardware, supported);
 }
 
-accel_status accel_is_precision_supported(accel *ctx, const char *model, const char *hardware, const char *precision, int *supported) {
+accel_status accel_is_precision_supported(accel *ctx, const char *model, const char *hardware, const char *precision,
+                                          int *supported) {
   API_NEED(supported);
   *supported = 0;
   API_REGISTRY(registry);
@@ -62,15 +65,16 @@ accel_status accel_is_precision_supported(accel *ctx, const char *model, const c
   return accel__registry_precision_supported(registry, model, hardware, precision, supported);
 }
 
-accel_status accel_get_dependencies(accel *ctx, const char *model, const char *hardware, const char *precision, accel_strings **out) {
+accel_status accel_get_dependencies(accel *ctx, const char *model, const char *hardware, const char *precision,
+                                    accel_strings **out) {
   API_OUT(out);
   API_REGISTRY(registry);
   API_NEED(model);
   return accel__registry_dependencies(registry, model, hardware, precision, out);
 }
 
-accel_status accel_set_precision_profile(accel *ctx, const char *model, const char *hardware, const char *const *precisions, const int *supported, uint32_t n,
-                                         int merge) {
+accel_status accel_set_precision_profile(accel *ctx, const char *model, const char *hardware, const char *const *precisions,
+                                         const int *supported, uint32_t n, int merge) {
   API_REGISTRY(registry);
   API_NEED(model);
   API_NEED(hardware);

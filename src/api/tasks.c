@@ -5,13 +5,26 @@
 #include "api/check.h"
 #include "tasks/tasks.h"
 
-accel_embed_params accel_embed_params_default(void) { return (accel_embed_params){.size = sizeof(accel_embed_params), .normalize = -1}; }
-accel_classify_params accel_classify_params_default(void) { return (accel_classify_params){.size = sizeof(accel_classify_params), .top_k = 1}; }
-accel_tokens_params accel_tokens_params_default(void) { return (accel_tokens_params){.size = sizeof(accel_tokens_params), .aggregation = "none"}; }
-accel_fill_params accel_fill_params_default(void) { return (accel_fill_params){.size = sizeof(accel_fill_params), .top_k = 5}; }
+accel_embed_params accel_embed_params_default(void) {
+  return (accel_embed_params){.size = sizeof(accel_embed_params), .normalize = -1};
+}
+accel_classify_params accel_classify_params_default(void) {
+  return (accel_classify_params){.size = sizeof(accel_classify_params), .top_k = 1};
+}
+accel_tokens_params accel_tokens_params_default(void) {
+  return (accel_tokens_params){.size = sizeof(accel_tokens_params), .aggregation = "none"};
+}
+accel_fill_params accel_fill_params_default(void) {
+  return (accel_fill_params){.size = sizeof(accel_fill_params), .top_k = 5};
+}
 accel_qa_params accel_qa_params_default(void) {
-  return (accel_qa_params){.size = sizeof(accel_qa_params), .top_k = 1, .doc_stride = 128, .max_answer_len = 15, .max_seq_len = 384,
-                           .max_question_len = 64, .align_to_words = 1};
+  return (accel_qa_params){.size = sizeof(accel_qa_params),
+                           .top_k = 1,
+                           .doc_stride = 128,
+                           .max_answer_len = 15,
+                           .max_seq_len = 384,
+                           .max_question_len = 64,
+                           .align_to_words = 1};
 }
 
 static accel_status check_texts(const char *caller, const char *what, const char *const *texts, uint32_t n) {
@@ -21,7 +34,8 @@ static accel_status check_texts(const char *caller, const char *what, const char
   return ACCEL_OK;
 }
 
-accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_embed_params *params, accel_embeddings **out) {
+accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                              const accel_embed_params *params, accel_embeddings **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -35,8 +49,8 @@ accel_status accel_embed(accel_endpoint *endpoint, const char *const *texts, uin
   return accel_embed_with(endpoint, texts, n, NULL, out);
 }
 
-accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, const char *const *pairs, uint32_t n, const accel_classify_params *params,
-                            accel_classifications **out) {
+accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, const char *const *pairs, uint32_t n,
+                            const accel_classify_params *params, accel_classifications **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -46,7 +60,8 @@ accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, 
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
 }
 
-accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_tokens_params *params, accel_token_entities **out) {
+accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_tokens_params *params,
+                          accel_token_entities **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -56,8 +71,8 @@ accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, ui
   return accel__tokens(endpoint, texts, n, &mine, out);
 }
 
-accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, const char *const *contexts, uint32_t n, const accel_qa_params *params,
-                      accel_answers **out) {
+accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, const char *const *contexts, uint32_t n,
+                      const accel_qa_params *params, accel_answers **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -68,7 +83,8 @@ accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, co
   return accel__qa(endpoint, questions, contexts, n, &mine, out);
 }
 
-accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out) {
+accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params,
+                             accel_fills **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(endpoint);
@@ -79,11 +95,11 @@ accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts,
 }
 
 /* Results own an arena each; one way to free them all. */
-#define FREE_RESULT(name, type)          \
-  void name(type **result) {             \
-    if (!result) return;                 \
-    accel__task_free(*result);           \
-    *result = NULL;                      \
+#define FREE_RESULT(name, type) \
+  void name(type **result) {    \
+    if (!result) return;        \
+    accel__task_free(*result);  \
+    *result = NULL;             \
   }
 FREE_RESULT(accel_embeddings_free, accel_embeddings)
 FREE_RESULT(accel_classifications_free, accel_classifications)
@@ -104,7 +120,8 @@ double accel_cosine(const float *a, const float *b, size_t n) {
   return aa > 0 && bb > 0 ? dot / (sqrt(aa) * sqrt(bb)) : 0;
 }
 
-accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how, const char *golden, accel_verify_report **out) {
+accel_status accel_verify(accel *ctx, const char *model, const accel_init_params *how, const char *golden,
+                          accel_verify_report **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
@@ -115,8 +132,8 @@ accel_status accel_verify(accel *ctx, const char *model, const accel_init_params
   return accel__verify(ctx, model, &mine, golden, out);
 }
 
-accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware, const char *const *precisions,
-                                       uint32_t n_precisions, accel_test_report **out) {
+accel_status accel_run_precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
+                                       const char *const *precisions, uint32_t n_precisions, accel_test_report **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);

@@ -26,8 +26,10 @@ accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_t
   if (status == ACCEL_OK && !tokenizer) status = accel__no_memory(sizeof *tokenizer);
   if (status == ACCEL_OK) status = accel__tokenizer_load(file ? path_or_model : found, &tokenizer->inner);
   accel__arena_free(&arena);
-  if (status == ACCEL_OK) *out = tokenizer;
-  else free(tokenizer);
+  if (status == ACCEL_OK)
+    *out = tokenizer;
+  else
+    free(tokenizer);
   return status;
 }
 
@@ -47,15 +49,19 @@ typedef struct id_lists {
 } id_lists;
 
 static accel_status new_lists(accel__arena *arena, uint32_t n, accel_token_ids *result, id_lists *lists) {
-  *lists = (id_lists){.count = accel__arena_array(arena, n, sizeof(uint32_t)), .ids = accel__arena_array(arena, n, sizeof(void *)),
-                      .tokens = accel__arena_array(arena, n, sizeof(void *)), .start = accel__arena_array(arena, n, sizeof(void *)),
+  *lists = (id_lists){.count = accel__arena_array(arena, n, sizeof(uint32_t)),
+                      .ids = accel__arena_array(arena, n, sizeof(void *)),
+                      .tokens = accel__arena_array(arena, n, sizeof(void *)),
+                      .start = accel__arena_array(arena, n, sizeof(void *)),
                       .end = accel__arena_array(arena, n, sizeof(void *))};
   if (!lists->count || !lists->ids || !lists->tokens || !lists->start || !lists->end) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *result = (accel_token_ids){.n = n, .count = lists->count, .ids = lists->ids, .tokens = lists->tokens, .start = lists->start, .end = lists->end};
+  *result = (accel_token_ids){
+      .n = n, .count = lists->count, .ids = lists->ids, .tokens = lists->tokens, .start = lists->start, .end = lists->end};
   return ACCEL_OK;
 }
 
-static accel_status store(const accel__tokenizer *tokenizer, const accel__encoding *enc, accel__arena *arena, uint32_t i, id_lists *lists) {
+static accel_status store(const accel__tokenizer *tokenizer, const accel__encoding *enc, accel__arena *arena, uint32_t i,
+                          id_lists *lists) {
   int32_t *ids = accel__arena_array(arena, enc->n, sizeof *ids);
   const char **tokens = accel__arena_array(arena, enc->n, sizeof *tokens);
   int64_t *start = accel__arena_array(arena, enc->n, sizeof *start), *end = accel__arena_array(arena, enc->n, sizeof *end);
@@ -76,7 +82,8 @@ static accel_status store(const accel__tokenizer *tokenizer, const accel__encodi
   return ACCEL_OK;
 }
 
-accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n, int add_special_tokens, accel_token_ids **out) {
+accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts, uint32_t n, int add_special_tokens,
+                            accel_token_ids **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(tokenizer);
@@ -89,13 +96,17 @@ accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts
   accel__arena *arena = accel__task_arena(result);
   accel_status status = new_lists(arena, n, result, &lists);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (!texts[i]) status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", __func__, i);
-    else status = accel__encode(tokenizer->inner, texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
+    if (!texts[i])
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", __func__, i);
+    else
+      status = accel__encode(tokenizer->inner, texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
     if (status == ACCEL_OK) status = store(tokenizer->inner, &enc, arena, i, &lists);
   }
   accel__encoding_free(&enc);
-  if (status == ACCEL_OK) *out = result;
-  else accel__task_free(result);
+  if (status == ACCEL_OK)
+    *out = result;
+  else
+    accel__task_free(result);
   return status;
 }
 
@@ -107,21 +118,26 @@ static accel_status write_nul(accel__buffer *buffer, char **text) {
     return ACCEL_OK;
   }
   accel__buffer out = {0};
-  for (size_t i = 0; i < buffer->n; i++) accel__buffer_bytes(&out, buffer->data[i] ? &buffer->data[i] : "\xC0\x80", buffer->data[i] ? 1 : 2);
+  for (size_t i = 0; i < buffer->n; i++)
+    accel__buffer_bytes(&out, buffer->data[i] ? &buffer->data[i] : "\xC0\x80", buffer->data[i] ? 1 : 2);
   accel_status status = accel__buffer_status(&out);
-  if (status == ACCEL_OK) *text = out.data;
-  else accel__buffer_free(&out);
+  if (status == ACCEL_OK)
+    *text = out.data;
+  else
+    accel__buffer_free(&out);
   return status;
 }
 
-accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens, char **text) {
+accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens,
+                              char **text) {
   API_BEGIN();
   API_OUT(text);
   API_NEED(tokenizer);
   if (n) API_NEED(ids);
   accel__buffer buffer = {0};
   accel__buffer_text(&buffer, ""); /* no ids give an empty string, not NULL */
-  accel_status status = accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0, accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
+  accel_status status = accel__decode(tokenizer->inner, ids, n, skip_special_tokens != 0,
+                                      accel__tokenizer_describe(tokenizer->inner)->clean_up, &buffer);
   if (status == ACCEL_OK) status = accel__buffer_status(&buffer);
   if (status == ACCEL_OK) status = write_nul(&buffer, text);
   accel__buffer_free(&buffer);

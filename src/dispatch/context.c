@@ -14,8 +14,10 @@ accel_status accel__context_hardware(accel *ctx, accel__hardware **out) {
   accel_status status = ACCEL_OK;
   pthread_mutex_lock(&ctx->lock);
   if (!ctx->hardware) {
-    accel__hardware_params params = {.plugin_path = ctx->params.plugin_path, .allow_software = ctx->params.allow_software != 0,
-                                     .log = &ctx->log, .pool = ctx->pool};
+    accel__hardware_params params = {.plugin_path = ctx->params.plugin_path,
+                                     .allow_software = ctx->params.allow_software != 0,
+                                     .log = &ctx->log,
+                                     .pool = ctx->pool};
     status = accel__hardware_create(&params, &ctx->hardware);
   }
   pthread_mutex_unlock(&ctx->lock);
@@ -24,7 +26,8 @@ accel_status accel__context_hardware(accel *ctx, accel__hardware **out) {
 }
 
 accel_status accel__check_cancelled(accel *ctx) {
-  if (ctx->params.cancel && ctx->params.cancel(ctx->params.cancel_user)) return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled by the caller");
+  if (ctx->params.cancel && ctx->params.cancel(ctx->params.cancel_user))
+    return accel__fail(ACCEL_ERROR_CANCELLED, "cancelled by the caller");
   return ACCEL_OK;
 }
 

@@ -17,7 +17,7 @@ struct accel {
   accel__pool *pool;
   accel__registry *registry; /* see accel__context_registry */
   accel__hardware *hardware;
-  pthread_mutex_t lock;      /* of what is made on first use, and of the list of endpoints */
+  pthread_mutex_t lock;             /* of what is made on first use, and of the list of endpoints */
   struct accel_endpoint *endpoints; /* alive, newest first */
 };
 

@@ -1,7 +1,8 @@
 /* endpoint.h - a model placed on a device: choosing device and precision, initialising the plugin, running packed batches.
  *
- * Life of an endpoint: api/init.c opens the model directory and builds the program; accel__endpoint_place walks the candidate devices and
- * precisions, asks the plugins, and initialises the first that serves; accel__endpoint_run runs an entry; accel__endpoint_free gives all back.
+ * Life of an endpoint: api/init.c opens the model directory and builds the program; accel__endpoint_place walks the
+ * candidate devices and precisions, asks the plugins, and initialises the first that serves; accel__endpoint_run runs an
+ * entry; accel__endpoint_free gives all back.
  */
 #ifndef ACCEL_DISPATCH_ENDPOINT_H
 #define ACCEL_DISPATCH_ENDPOINT_H
@@ -29,7 +30,7 @@ struct accel_endpoint {
   accel_plugin_endpoint *handle;
   accel__source *source;
   accel_plugin_precision precision;
-  bool check_finite; /* NaN and infinity in results are errors */
+  bool check_finite;      /* NaN and infinity in results are errors */
   accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
 
@@ -50,12 +51,14 @@ typedef struct accel__place_request {
   bool bf16_only; /* families that overflow fp16 (T5) */
 } accel__place_request;
 
-/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message lists every candidate with its reason. */
+/* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message lists every candidate with
+ * its reason. */
 accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
 void accel__endpoint_free(accel_endpoint *ep);
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
 
-/* A batch without padding.  value[i] belongs to model->inputs[i]: int32 [tokens] for TOKENS, item data for ITEM; NULL takes the default. */
+/* A batch without padding.  value[i] belongs to model->inputs[i]: int32 [tokens] for TOKENS, item data for ITEM; NULL takes
+ * the default. */
 typedef struct accel__batch {
   uint32_t n;             /* sequences */
   const int32_t *lengths; /* [n], each at least 1 */
@@ -72,8 +75,9 @@ typedef struct accel__result {
   uint64_t bytes;
 } accel__result;
 
-/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is to be freed with free().  Thread-safe. */
-accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs, uint32_t n_outputs,
-                                 accel__result *results);
+/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is to be freed with free().  Thread-safe.
+ */
+accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,
+                                 uint32_t n_outputs, accel__result *results);
 
 #endif

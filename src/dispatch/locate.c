@@ -14,7 +14,8 @@ static accel_status look_up(accel__registry *registry, const char *model, const 
   return ACCEL_OK;
 }
 
-accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, char **directory, const accel__registry_model **out) {
+accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, char **directory,
+                           const accel__registry_model **out) {
   accel__registry *registry;
   const accel__registry_model *entry = NULL;
   *directory = NULL;
@@ -22,7 +23,8 @@ accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, c
   ACCEL_TRY(accel__context_registry(ctx, &registry));
   ACCEL_TRY(look_up(registry, model, &entry));
   accel_status status = accel__find_model(model, arena, directory);
-  if (status == ACCEL_ERROR_NOT_FOUND && entry && strcmp(entry->entry.model, model)) status = accel__find_model(entry->entry.model, arena, directory);
+  if (status == ACCEL_ERROR_NOT_FOUND && entry && strcmp(entry->entry.model, model))
+    status = accel__find_model(entry->entry.model, arena, directory);
   if (status == ACCEL_OK && !entry) ACCEL_TRY(look_up(registry, *directory, &entry));
   if (out) *out = entry;
   return status;

@@ -1,4 +1,5 @@
-/* pack.c - padded [B,S] tensors in transformers' convention to packed rows, and results back to [B,S,...] with zeros where padding was. */
+/* pack.c - padded [B,S] tensors in transformers' convention to packed rows, and results back to [B,S,...] with zeros where
+ * padding was. */
 #include "dispatch/pack.h"
 
 #include <stdlib.h>
@@ -8,13 +9,16 @@ enum { MAX_TOKEN_INPUTS = 8 };
 
 /* How the rows of one run lie in the padded tensors. */
 typedef struct layout {
-  int64_t batch, width;   /* B, S */
+  int64_t batch, width;    /* B, S */
   int32_t *first, *length; /* [B] the run of ones of each row */
   uint64_t tokens;
 } layout;
 
 uint64_t accel__tensor_bytes(const accel_tensor *t) {
-  uint64_t n = t->dtype == ACCEL_I64 || t->dtype == ACCEL_F64 ? 8 : t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 ? 2 : t->dtype >= ACCEL_I8 && t->dtype != ACCEL_F64 ? 1 : 4;
+  uint64_t n = t->dtype == ACCEL_I64 || t->dtype == ACCEL_F64    ? 8
+               : t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 ? 2
+               : t->dtype >= ACCEL_I8 && t->dtype != ACCEL_F64   ? 1
+                                                                 : 4;
   for (uint32_t i = 0; i < t->rank; i++)
     if (t->dim[i] < 0 || __builtin_mul_overflow(n, (uint64_t)t->dim[i], &n)) return UINT64_MAX;
   return n;
@@ -59,25 +63,34 @@ static const accel_tensor *find(const accel_tensors *list, const char *name) {
 
 static int64_t element(const accel_tensor *t, uint64_t i) {
   switch (t->dtype) {
-    case ACCEL_I64: return ((const int64_t *)t->data)[i];
-    case ACCEL_I32: return ((const int32_t *)t->data)[i];
-    case ACCEL_F32: return (int64_t)((const float *)t->data)[i];
-    case ACCEL_I8: return ((const int8_t *)t->data)[i];
-    default: return ((const uint8_t *)t->data)[i];
+    case ACCEL_I64:
+      return ((const int64_t *)t->data)[i];
+    case ACCEL_I32:
+      return ((const int32_t *)t->data)[i];
+    case ACCEL_F32:
+      return (int64_t)((const float *)t->data)[i];
+    case ACCEL_I8:
+      return ((const int8_t *)t->data)[i];
+    default:
+      return ((const uint8_t *)t->data)[i];
   }
 }
 
 static accel_status check_shape(const accel_endpoint *ep, const accel_tensor *t, const layout *l) {
-  bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL || t->dtype == ACCEL_U8 || t->dtype == ACCEL_I8 ||
-                  (t->dtype == ACCEL_F32 && !strcmp(t->name, "attention_mask"));
-  if (!integers) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers (int64 or int32)", ep->name, t->name);
+  bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL || t->dtype == ACCEL_U8 ||
+                  t->dtype == ACCEL_I8 || (t->dtype == ACCEL_F32 && !strcmp(t->name, "attention_mask"));
+  if (!integers)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers (int64 or int32)", ep->name, t->name);
   if (!t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", ep->name, t->name);
   /* position_ids may be [1,S] for the whole batch */
-  if (t->rank == 2 && t->dim[1] == l->width && (t->dim[0] == l->batch || (t->dim[0] == 1 && !strcmp(t->name, "position_ids")))) return ACCEL_OK;
+  if (t->rank == 2 && t->dim[1] == l->width &&
+      (t->dim[0] == l->batch || (t->dim[0] == 1 && !strcmp(t->name, "position_ids"))))
+    return ACCEL_OK;
   if (t->rank != 2)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected [batch, sequence]", ep->name, t->name, t->rank);
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as input_ids is", ep->name, t->name,
-                     (long long)t->dim[0], (long long)t->dim[1], (long long)l->batch, (long long)l->width);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected [batch, sequence]", ep->name, t->name,
+                       t->rank);
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as input_ids is", ep->name,
+                     t->name, (long long)t->dim[0], (long long)t->dim[1], (long long)l->batch, (long long)l->width);
 }
 
 /* Finds the one run of ones in row b. */
@@ -88,21 +101,27 @@ static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask,
   l->first[b] = (int32_t)s;
   while (s < width && AT(s) == 1) s++;
   l->length[b] = (int32_t)(s - l->first[b]);
-  if (l->length[b] == 0) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: attention_mask row %lld has no 1", ep->name, (long long)b);
+  if (l->length[b] == 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: attention_mask row %lld has no 1", ep->name, (long long)b);
   while (s < width && AT(s) == 0) s++;
   if (s == width) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: attention_mask row %lld is not one run of ones (value %lld at %lld); only left or right padding is possible",
-                     ep->name, (long long)b, (long long)AT(s), (long long)s);
+  return accel__fail(
+      ACCEL_ERROR_ARGUMENT,
+      "%s: attention_mask row %lld is not one run of ones (value %lld at %lld); only left or right padding is possible",
+      ep->name, (long long)b, (long long)AT(s), (long long)s);
 #undef AT
 }
 
 static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs, layout *l) {
   const accel_tensor *ids = find(inputs, "input_ids"), *mask = find(inputs, "attention_mask");
-  if (!ids || ids->rank != 2) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' [batch, sequence] is missing or of another rank", ep->name);
+  if (!ids || ids->rank != 2)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' [batch, sequence] is missing or of another rank",
+                       ep->name);
   l->batch = ids->dim[0];
   l->width = ids->dim[1];
   if (l->batch < 1 || l->width < 1 || l->width > INT32_MAX || l->batch > INT32_MAX / l->width)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' is [%lld,%lld]", ep->name, (long long)l->batch, (long long)l->width);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' is [%lld,%lld]", ep->name, (long long)l->batch,
+                       (long long)l->width);
   l->first = calloc((size_t)l->batch * 2, sizeof *l->first);
   if (!l->first) return accel__no_memory((size_t)l->batch * 8);
   l->length = l->first + l->batch;
@@ -115,21 +134,29 @@ static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *i
   return ACCEL_OK;
 }
 
-/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids as its rule needs them. */
-static void default_row(accel__input_default rule, const accel_tensor *ids, int64_t pad_id, const layout *l, int64_t b, int32_t *row) {
+/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids as its rule needs them.
+ */
+static void default_row(accel__input_default rule, const accel_tensor *ids, int64_t pad_id, const layout *l, int64_t b,
+                        int32_t *row) {
   int64_t seen = 0;
   for (int64_t s = 0; s < l->width; s++) {
     bool inside = s >= l->first[b] && s < l->first[b] + l->length[b];
-    if (rule == ACCEL__DEFAULT_ARANGE) row[s] = (int32_t)s;
-    else if (rule == ACCEL__DEFAULT_MASK_CUMSUM) row[s] = inside ? (int32_t)seen++ : 0;
-    else if (rule == ACCEL__DEFAULT_ROBERTA) row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id : ++seen + pad_id);
-    else row[s] = 0;
+    if (rule == ACCEL__DEFAULT_ARANGE)
+      row[s] = (int32_t)s;
+    else if (rule == ACCEL__DEFAULT_MASK_CUMSUM)
+      row[s] = inside ? (int32_t)seen++ : 0;
+    else if (rule == ACCEL__DEFAULT_ROBERTA)
+      row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id : ++seen + pad_id);
+    else
+      row[s] = 0;
   }
 }
 
-static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs, const layout *l, int32_t *out) {
+static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
+                               const layout *l, int32_t *out) {
   const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, "input_ids");
-  if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
+  if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
   int32_t *row = malloc((size_t)l->width * sizeof *row);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
@@ -147,7 +174,8 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
 /* ---- results ---- */
 
 /* Rows of a ragged result to [B,S,...]; other results as they are; squeeze drops a last dim of 1. */
-static void result_shape(const accel_endpoint *ep, const accel__model_output *o, const accel__result *r, const layout *l, accel_tensor *like) {
+static void result_shape(const accel_endpoint *ep, const accel__model_output *o, const accel__result *r, const layout *l,
+                         accel_tensor *like) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   int32_t space = p->tensor[o->tensor].space;
   bool ragged = space >= 0 && p->space[space].lengths >= 0;
@@ -174,7 +202,8 @@ static void unpack(const accel__result *r, const accel_tensor *to, bool ragged, 
   }
 }
 
-static accel_status choose_outputs(const accel_endpoint *ep, const char *const *names, uint32_t n, uint32_t *chosen, uint32_t *n_chosen) {
+static accel_status choose_outputs(const accel_endpoint *ep, const char *const *names, uint32_t n, uint32_t *chosen,
+                                   uint32_t *n_chosen) {
   const accel__model *m = ep->model;
   *n_chosen = 0;
   for (uint32_t i = 0; !names && i < m->n_outputs; i++)
@@ -182,7 +211,11 @@ static accel_status choose_outputs(const accel_endpoint *ep, const char *const *
   for (uint32_t k = 0; names && k < n; k++) {
     uint32_t i = 0;
     while (i < m->n_outputs && strcmp(m->outputs[i].name, names[k])) i++;
-    if (i == m->n_outputs) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s has no output '%s'", ep->name, m->architecture, names[k]);
+    if (i == m->n_outputs)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s has no output '%s'", ep->name, m->architecture, names[k]);
+    for (uint32_t earlier = 0; earlier < k; earlier++)
+      if (chosen[earlier] == i)
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: output '%s' is named twice", ep->name, names[k]);
     chosen[(*n_chosen)++] = i;
   }
   return ACCEL_OK;
@@ -192,13 +225,18 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
   for (uint32_t i = 0; i < inputs->n; i++) {
     bool known = !strcmp(inputs->item[i].name, "attention_mask");
     for (uint32_t k = 0; k < ep->model->n_inputs; k++) known |= !strcmp(inputs->item[i].name, ep->model->inputs[k].name);
-    if (!known) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture, inputs->item[i].name);
-    if (inputs->item[i].rank > ACCEL_MAX_RANK) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name, inputs->item[i].name, inputs->item[i].rank);
+    if (!known)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
+                         inputs->item[i].name);
+    if (inputs->item[i].rank > ACCEL_MAX_RANK)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name, inputs->item[i].name,
+                         inputs->item[i].rank);
   }
   return ACCEL_OK;
 }
 
-static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n, const accel__result *results, const layout *l, accel_tensors **outputs) {
+static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n, const accel__result *results,
+                            const layout *l, accel_tensors **outputs) {
   accel_tensor *like = calloc(n + 1, sizeof *like);
   if (!like) return accel__no_memory(n * sizeof *like);
   for (uint32_t k = 0; k < n; k++) result_shape(ep, &ep->model->outputs[chosen[k]], &results[k], l, &like[k]);
@@ -212,7 +250,8 @@ static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, ui
   return status;
 }
 
-accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names, accel_tensors **outputs) {
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
+                               accel_tensors **outputs) {
   const accel__model *m = ep->model;
   accel_status status = ACCEL_OK;
   layout l = {0};

@@ -4,9 +4,10 @@
 
 #include "dispatch/endpoint.h"
 
-/* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no asking.  The result is one allocation chain
- * freed by accel__tensors_free. */
-accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names, accel_tensors **outputs);
+/* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no asking.  The result is one
+ * allocation chain freed by accel__tensors_free. */
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
+                               accel_tensors **outputs);
 
 /* A tensor list in one block with its names and data; data zeroed.  dims are copied from `like`. */
 accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out);

@@ -1,5 +1,5 @@
-/* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`) and tried (`init`); the first that serves
- * wins, and the placement report says why the others did not. */
+/* place.c - choosing device and precision for a model: candidates in order, each asked (`supports`) and tried (`init`); the
+ * first that serves wins, and the placement report says why the others did not. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,9 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
 }
 
 static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(((accel_endpoint *)self)->source, index); }
-static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) { accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg); }
+static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
+  accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
+}
 static uint32_t host_workers(void *self) { return accel__pool_size(((accel_endpoint *)self)->ctx->pool); }
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
@@ -37,9 +39,16 @@ static int host_cancelled(void *self) {
 }
 
 static void lend_services(accel_endpoint *ep) {
-  ep->host = (accel_plugin_host){.size = sizeof ep->host, .abi = ACCEL_PLUGIN_ABI_NOW, .self = ep, .log = host_log, .weight_map = host_weight_map,
-                                 .weight_unmap = host_weight_unmap, .parallel = host_parallel, .workers = host_workers,
-                                 .cancelled = host_cancelled, .fault = host_fault};
+  ep->host = (accel_plugin_host){.size = sizeof ep->host,
+                                 .abi = ACCEL_PLUGIN_ABI_NOW,
+                                 .self = ep,
+                                 .log = host_log,
+                                 .weight_map = host_weight_map,
+                                 .weight_unmap = host_weight_unmap,
+                                 .parallel = host_parallel,
+                                 .workers = host_workers,
+                                 .cancelled = host_cancelled,
+                                 .fault = host_fault};
 }
 
 /* ---- one candidate ---- */
@@ -69,11 +78,13 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   ep->handle = NULL;
   if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);
-  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL, "%s", error.message);
+  return accel__fail(rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL,
+                     "%s", error.message);
 }
 
 /* Device and precision are settled: makes the weights' source and the plugin's endpoint. */
-static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision, const accel__place_request *request) {
+static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
+                                  const accel__place_request *request) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   ACCEL_TRY(accel__precision_for(p, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
   ACCEL_TRY(ask_supports(ep, device, &ep->precision));
@@ -103,22 +114,29 @@ static void add_reason(accel_endpoint *ep, reasons *why, const char *text) {
   if (copy) why->text[why->n++] = copy;
 }
 
-static accel_status write_placement(accel_endpoint *ep, const accel__device *device, const char *precision, const accel__place_request *request,
-                                    const reasons *why) {
+static accel_status write_placement(accel_endpoint *ep, const accel__device *device, const char *precision,
+                                    const accel__place_request *request, const reasons *why) {
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label = accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
   char *weights = ep->checkpoint ? accel__arena_string(&ep->arena, "local")
                                  : accel__arena_printf(&ep->arena, "random, seed %llu", (unsigned long long)ep->seed);
-  const char *got = accel__arena_string(&ep->arena, device->info.name), *wanted = accel__arena_string(&ep->arena, request->device);
+  const char *got = accel__arena_string(&ep->arena, device->info.name),
+             *wanted = accel__arena_string(&ep->arena, request->device);
   const char *wanted_precision = accel__arena_string(&ep->arena, request->precision ? request->precision : "fp32");
   if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, why->text, why->n * sizeof *item);
   *list = (accel_strings){.n = why->n, .item = item};
-  ep->placement = (accel_placement_report){
-      .model = ep->name, .label = label, .device = got, .precision = ep->precision.name, .implementation_type = ep->plugin->implementation_type,
-      .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0, .wanted_device = wanted, .wanted_precision = wanted_precision,
-      .reasons = list, .weights = weights};
+  ep->placement = (accel_placement_report){.model = ep->name,
+                                           .label = label,
+                                           .device = got,
+                                           .precision = ep->precision.name,
+                                           .implementation_type = ep->plugin->implementation_type,
+                                           .is_amd = (device->facts.flags & ACCEL_PLUGIN_DEVICE_AMD) != 0,
+                                           .wanted_device = wanted,
+                                           .wanted_precision = wanted_precision,
+                                           .reasons = list,
+                                           .weights = weights};
   return ACCEL_OK;
 }
 
@@ -134,8 +152,10 @@ static void list_precisions(const accel__device *device, const accel__place_requ
   out[n] = NULL;
 }
 
-/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the walk. */
-static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice, const accel__place_request *request, reasons *why) {
+/* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the
+ * walk. */
+static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
+                         const accel__place_request *request, reasons *why) {
   accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
   for (uint32_t i = 0; i < choice->n; i++) {
     accel__device *device = choice->device[i];
@@ -152,7 +172,9 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
         ep->device_info = device->facts;
         return write_placement(ep, device, precisions[k], request, why);
       }
-      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED || last == ACCEL_ERROR_IO) return last;
+      if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
+          last == ACCEL_ERROR_IO)
+        return last;
       char *line = accel__arena_printf(&ep->arena, "%s at %s: %s", device->info.name, precisions[k], accel__message());
       if (line) add_reason(ep, why, line);
     }
@@ -170,7 +192,8 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
   accel__choice choice = {0};
   reasons why = {0};
   lend_services(ep);
-  ep->check_finite = request->precision != NULL; /* a precision that was named, or chosen by "auto", must give finite numbers */
+  ep->check_finite =
+      request->precision != NULL; /* a precision that was named, or chosen by "auto", must give finite numbers */
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
   accel_status status = accel__hardware_choose(hardware, request->device, &choice);
   if (status == ACCEL_OK) {

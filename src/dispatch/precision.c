@@ -7,9 +7,11 @@
 
 enum { GROUP = 64, MX_GROUP = 32 };
 
-#define PLAIN_FORMAT(dtype) {ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}
+#define PLAIN_FORMAT(dtype) \
+  { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
 /* One scale a row: of the output channel, or of the embedding. */
-#define ROW_FORMAT(dtype) {ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}
+#define ROW_FORMAT(dtype) \
+  { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1 }
 
 typedef struct precision_row {
   const char *name;
@@ -20,15 +22,31 @@ typedef struct precision_row {
 static const precision_row table[] = {
     {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, PLAIN_FORMAT(F32), PLAIN_FORMAT(F32), PLAIN_FORMAT(F32), PLAIN_FORMAT(F32)},
     {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16)},
-    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16)},
+    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16),
+     PLAIN_FORMAT(BF16)},
     {"int8", ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8)},
     {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), PLAIN_FORMAT(F16)},
-    {"int4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1}, ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8)},
-    {"uint4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1}, ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8)},
-    {"fp4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, MX_GROUP, 1}, ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8)},
+    {"int4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8)},
+    {"uint4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8)},
+    {"fp4",
+     ACCEL_PLUGIN_F32,
+     ACCEL_PLUGIN_F16,
+     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, MX_GROUP, 1},
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8)},
 };
 
 static const precision_row *find_row(const char *name) {
@@ -40,11 +58,16 @@ static const precision_row *find_row(const char *name) {
 static accel_plugin_format format_of(const precision_row *row, uint32_t use) {
   switch (use) {
     case ACCEL_PLUGIN_USE_LINEAR:
-    case ACCEL_PLUGIN_USE_MOE: return row->linear;
-    case ACCEL_PLUGIN_USE_HEAD: return row->head;
-    case ACCEL_PLUGIN_USE_EMBEDDING: return row->embedding;
-    case ACCEL_PLUGIN_USE_CONV: return row->conv;
-    default: return table[0].linear; /* fp32 */
+    case ACCEL_PLUGIN_USE_MOE:
+      return row->linear;
+    case ACCEL_PLUGIN_USE_HEAD:
+      return row->head;
+    case ACCEL_PLUGIN_USE_EMBEDDING:
+      return row->embedding;
+    case ACCEL_PLUGIN_USE_CONV:
+      return row->conv;
+    default:
+      return table[0].linear; /* fp32 */
   }
 }
 
@@ -54,10 +77,11 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
   return false;
 }
 
-accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32, uint32_t n_keep,
-                                  accel__arena *arena, accel_plugin_precision *out) {
+accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
+                                  uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out) {
   const precision_row *row = find_row(name);
-  if (!row) return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
+  if (!row)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < program->n_weight; i++) {
@@ -70,7 +94,8 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
 }
 
 const char *const *accel__precision_ladder(const accel_plugin_device *device, bool bf16_only_half) {
-  static const char *const plain[] = {"fp32", NULL}, *const brain[] = {"bf16", "fp32", NULL}, *const half[] = {"fp16", "fp32", NULL};
+  static const char *const plain[] = {"fp32", NULL}, *const brain[] = {"bf16", "fp32", NULL},
+                           *const half[] = {"fp16", "fp32", NULL};
   bool gpu = device->type == ACCEL_PLUGIN_DEVICE_DISCRETE_GPU || device->type == ACCEL_PLUGIN_DEVICE_INTEGRATED_GPU;
   if (device->flags & ACCEL_PLUGIN_DEVICE_BF16 && (bf16_only_half || !gpu)) return brain;
   if (device->flags & ACCEL_PLUGIN_DEVICE_FP16 && gpu && !bf16_only_half) return half;

@@ -1,4 +1,5 @@
-/* precision.h - what a precision's name means for each kind of weight (the table of docs/architecture.md), and the ladders of "auto". */
+/* precision.h - what a precision's name means for each kind of weight (the table of docs/architecture.md), and the ladders
+ * of "auto". */
 #ifndef ACCEL_DISPATCH_PRECISION_H
 #define ACCEL_DISPATCH_PRECISION_H
 
@@ -8,10 +9,11 @@
 #include "core/arena.h"
 #include "core/status.h"
 
-/* One precision for one program: the plugin interface's struct with its format table in the arena.  keep_fp32[n_keep] are patterns
+/* One precision for one program: the plugin interface's struct with its format table in the arena.  keep_fp32[n_keep] are
+ * patterns
  * ('*' and '?') of weights that stay fp32.  name is canonical ("fp32" ... "fp4"). */
-accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32, uint32_t n_keep,
-                                  accel__arena *arena, accel_plugin_precision *out);
+accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
+                                  uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out);
 /* The precisions "auto" tries on a device, best first; ends with "fp32".  A static list, NULL-terminated. */
 const char *const *accel__precision_ladder(const accel_plugin_device *device, bool bf16_only_half);
 

@@ -122,10 +122,12 @@ static accel_status new_ticket(accel__work_fn fn, void *work, void (*work_free)(
 /* With the queue's lock held. */
 static accel_status enqueue(accel_queue *q, accel_ticket *t) {
   if (q->waiting == q->capacity)
-    return accel__remedy(accel__fail(ACCEL_ERROR_QUEUE_FULL, "%s: the queue holds %u requests, its capacity", q->ep->name, q->capacity),
-                         "wait for a ticket, or initialise the endpoint with a larger queue_capacity");
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_QUEUE_FULL, "%s: the queue holds %u requests, its capacity", q->ep->name, q->capacity),
+        "wait for a ticket, or initialise the endpoint with a larger queue_capacity");
   if (!q->started) {
-    if (pthread_create(&q->thread, NULL, worker, q)) return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the queue", q->ep->name);
+    if (pthread_create(&q->thread, NULL, worker, q))
+      return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the queue", q->ep->name);
     q->started = true;
   }
   q->ring[(q->first + q->waiting++) % q->capacity] = t;
@@ -133,7 +135,8 @@ static accel_status enqueue(accel_queue *q, accel_ticket *t) {
   return ACCEL_OK;
 }
 
-accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, void (*work_free)(void *), accel_ticket **out) {
+accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, void (*work_free)(void *),
+                                 accel_ticket **out) {
   accel_ticket *t;
   *out = NULL;
   accel_status status = new_ticket(fn, work, work_free, &t);
@@ -144,8 +147,10 @@ accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, 
   pthread_mutex_lock(&q->lock);
   status = enqueue(q, t);
   pthread_mutex_unlock(&q->lock);
-  if (status == ACCEL_OK) *out = t;
-  else free_ticket(t);
+  if (status == ACCEL_OK)
+    *out = t;
+  else
+    free_ticket(t);
   return status;
 }
 

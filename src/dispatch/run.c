@@ -1,4 +1,5 @@
-/* run.c - one run of an entry: inputs checked and completed with their defaults, output sizes worked out, the plugin called. */
+/* run.c - one run of an entry: inputs checked and completed with their defaults, output sizes worked out, the plugin called.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +25,13 @@ static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *b
 static accel_status default_tokens(const accel_endpoint *ep, uint32_t input, const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &ep->model->inputs[input];
   switch (in->otherwise) {
-    case ACCEL__DEFAULT_ZEROS: memset(out, 0, batch->tokens * sizeof *out); return ACCEL_OK;
+    case ACCEL__DEFAULT_ZEROS:
+      memset(out, 0, batch->tokens * sizeof *out);
+      return ACCEL_OK;
     case ACCEL__DEFAULT_ARANGE:
-    case ACCEL__DEFAULT_MASK_CUMSUM: fill_positions(out, batch, 1); return ACCEL_OK;
+    case ACCEL__DEFAULT_MASK_CUMSUM:
+      fill_positions(out, batch, 1);
+      return ACCEL_OK;
     case ACCEL__DEFAULT_ROBERTA:
       for (uint32_t i = 0; i < ep->model->n_inputs; i++)
         if (!strcmp(ep->model->inputs[i].name, "input_ids") && batch->value[i]) {
@@ -34,7 +39,8 @@ static accel_status default_tokens(const accel_endpoint *ep, uint32_t input, con
           return ACCEL_OK;
         }
       break;
-    case ACCEL__DEFAULT_REQUIRED: break;
+    case ACCEL__DEFAULT_REQUIRED:
+      break;
   }
   return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
 }
@@ -42,8 +48,8 @@ static accel_status default_tokens(const accel_endpoint *ep, uint32_t input, con
 static accel_status check_range(const accel_endpoint *ep, const accel__model_input *in, const int32_t *value, uint64_t n) {
   for (uint64_t i = 0; in->max && i < n; i++)
     if (value[i] < 0 || value[i] >= in->max)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %d at token %llu; it must be in [0, %lld)", ep->name, in->name, value[i],
-                         (unsigned long long)i, (long long)in->max);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %d at token %llu; it must be in [0, %lld)", ep->name,
+                         in->name, value[i], (unsigned long long)i, (long long)in->max);
   return ACCEL_OK;
 }
 
@@ -51,18 +57,27 @@ static accel_status check_range(const accel_endpoint *ep, const accel__model_inp
 
 static int64_t combine(accel_plugin_dim_op op, int64_t a, int64_t b) {
   switch (op) {
-    case ACCEL_PLUGIN_DIM_ADD: return a + b;
-    case ACCEL_PLUGIN_DIM_SUB: return a - b;
-    case ACCEL_PLUGIN_DIM_MUL: return a * b;
-    case ACCEL_PLUGIN_DIM_FLOORDIV: return b ? a / b : 0;
-    case ACCEL_PLUGIN_DIM_CEILDIV: return b ? (a + b - 1) / b : 0;
-    case ACCEL_PLUGIN_DIM_MIN: return a < b ? a : b;
-    default: return a > b ? a : b;
+    case ACCEL_PLUGIN_DIM_ADD:
+      return a + b;
+    case ACCEL_PLUGIN_DIM_SUB:
+      return a - b;
+    case ACCEL_PLUGIN_DIM_MUL:
+      return a * b;
+    case ACCEL_PLUGIN_DIM_FLOORDIV:
+      return b ? a / b : 0;
+    case ACCEL_PLUGIN_DIM_CEILDIV:
+      return b ? (a + b - 1) / b : 0;
+    case ACCEL_PLUGIN_DIM_MIN:
+      return a < b ? a : b;
+    default:
+      return a > b ? a : b;
   }
 }
 
-/* Every dim of the program from the shapes of the inputs; plugins check that all inputs agree, here only sizes are wanted. */
-static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plugin_entry *entry, const accel_plugin_view *in, int64_t *value) {
+/* Every dim of the program from the shapes of the inputs; plugins check that all inputs agree, here only sizes are wanted.
+ */
+static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plugin_entry *entry,
+                                  const accel_plugin_view *in, int64_t *value) {
   memset(value, 0, p->n_dim * sizeof *value);
   for (uint32_t i = 0; i < entry->n_in; i++) {
     const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
@@ -70,15 +85,18 @@ static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plu
   }
   for (uint32_t d = 0; d < p->n_dim; d++) {
     const accel_plugin_dim *e = &p->dim[d];
-    if (e->op == ACCEL_PLUGIN_DIM_CONST) value[d] = e->c;
-    else if (e->op != ACCEL_PLUGIN_DIM_SYMBOL) value[d] = combine(e->op, value[e->a], value[e->b]);
+    if (e->op == ACCEL_PLUGIN_DIM_CONST)
+      value[d] = e->c;
+    else if (e->op != ACCEL_PLUGIN_DIM_SYMBOL)
+      value[d] = combine(e->op, value[e->a], value[e->b]);
   }
   return ACCEL_OK;
 }
 
 /* ---- views ---- */
 
-static accel_status input_view(accel_endpoint *ep, uint32_t i, const accel__batch *batch, int32_t **owned, accel_plugin_view *view) {
+static accel_status input_view(accel_endpoint *ep, uint32_t i, const accel__batch *batch, int32_t **owned,
+                               accel_plugin_view *view) {
   const accel__model_input *in = &ep->model->inputs[i];
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
@@ -86,7 +104,8 @@ static accel_status input_view(accel_endpoint *ep, uint32_t i, const accel__batc
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)batch->lengths;
   } else if (in->kind == ACCEL__INPUT_ITEM) {
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: input '%s': item inputs are not used by text models", ep->name, in->name);
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: input '%s': item inputs are not used by text models", ep->name,
+                       in->name);
   } else if (batch->value[i]) {
     ACCEL_TRY(check_range(ep, in, batch->value[i], batch->tokens));
     view->host = (void *)batch->value[i];
@@ -101,9 +120,10 @@ static accel_status input_view(accel_endpoint *ep, uint32_t i, const accel__batc
   return ACCEL_OK;
 }
 
-static accel_status output_views(const accel_plugin_program *p, const accel_plugin_entry *entry, const int64_t *dims, const uint32_t *outputs,
-                                 uint32_t n, accel__result *results, accel_plugin_view *views) {
-  for (uint32_t i = 0; i < entry->n_out; i++) views[i] = (accel_plugin_view){.size = sizeof *views, .dtype = p->tensor[entry->out[i]].dtype};
+static accel_status output_views(const accel_plugin_program *p, const accel_plugin_entry *entry, const int64_t *dims,
+                                 const uint32_t *outputs, uint32_t n, accel__result *results, accel_plugin_view *views) {
+  for (uint32_t i = 0; i < entry->n_out; i++)
+    views[i] = (accel_plugin_view){.size = sizeof *views, .dtype = p->tensor[entry->out[i]].dtype};
   for (uint32_t k = 0; k < n; k++) {
     const accel_plugin_tensor *t = &p->tensor[entry->out[outputs[k]]];
     accel__result *r = &results[k];
@@ -126,14 +146,16 @@ static accel_status output_views(const accel_plugin_program *p, const accel_plug
 /* A plugin's failure as a status of ours: the codes are the same numbers. */
 static accel_status plugin_failed(const accel_endpoint *ep, int32_t rc, const accel_plugin_error *error) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  const char *at = error->node >= 0 && (uint32_t)error->node < p->n_node ? p->tensor[p->node[error->node].out[0]].name : NULL;
-  accel_status status = rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL;
+  const char *at =
+      error->node >= 0 && (uint32_t)error->node < p->n_node ? p->tensor[p->node[error->node].out[0]].name : NULL;
+  accel_status status =
+      rc <= ACCEL_PLUGIN_E_ARGUMENT && rc >= ACCEL_PLUGIN_E_DRIVER ? (accel_status)rc : ACCEL_ERROR_INTERNAL;
   if (at) return accel__fail(status, "%s on %s: at '%s': %s", ep->name, ep->placement.device, at, error->message);
   return accel__fail(status, "%s on %s: %s", ep->name, ep->placement.device, error->message);
 }
 
-accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs, uint32_t n_outputs,
-                                 accel__result *results) {
+accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,
+                                 uint32_t n_outputs, accel__result *results) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   const accel_plugin_entry *e = &p->entry[entry];
   accel_plugin_view in[MAX_INPUTS], out[MAX_OUTPUTS];
@@ -141,7 +163,8 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   accel_status status = ACCEL_OK;
   memset(results, 0, n_outputs * sizeof *results);
   if (e->n_in > MAX_INPUTS || e->n_out > MAX_OUTPUTS)
-    return accel__fail(ACCEL_ERROR_LIMIT, "%s: entry '%s' has %u inputs and %u outputs", ep->name, e->name, e->n_in, e->n_out);
+    return accel__fail(ACCEL_ERROR_LIMIT, "%s: entry '%s' has %u inputs and %u outputs", ep->name, e->name, e->n_in,
+                       e->n_out);
   int64_t *dims = malloc((p->n_dim + 1) * sizeof *dims);
   if (!dims) return accel__no_memory(p->n_dim * sizeof *dims);
 

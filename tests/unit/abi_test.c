@@ -1,4 +1,5 @@
-/* abi_test.c - pins the plugin interface: a moved field, a changed number or a status that drifted from the plugin's codes fails here. */
+/* abi_test.c - pins the plugin interface: a moved field, a changed number or a status that drifted from the plugin's codes
+ * fails here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +14,8 @@
 static void offsets_are_pinned(void **state) {
   (void)state;
 #if UINTPTR_MAX == UINT64_MAX
-#define PIN(type, field, offset, bytes)                       \
-  assert_int_equal(offsetof(type, field), offset);            \
+#define PIN(type, field, offset, bytes)            \
+  assert_int_equal(offsetof(type, field), offset); \
   assert_int_equal(sizeof(((type *)0)->field), bytes);
 #define PIN_SIZE(type, bytes) assert_int_equal(sizeof(type), bytes);
 #include "abi_offsets.def"

@@ -1,4 +1,5 @@
-/* api_endpoint_test.c - endpoints as applications use them: batches, threads, contexts, cancellation, the queue, bad input, life cycles. */
+/* api_endpoint_test.c - endpoints as applications use them: batches, threads, contexts, cancellation, the queue, bad input,
+ * life cycles. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,7 +28,8 @@ static void a_batch_equals_its_singles(void **state) {
       memcpy(one.ids, in.ids + r * 11, (size_t)length * sizeof *one.ids);
       assert_ok(accel_run(ep, &one.list, &single));
       const float *alone = output(single, "last_hidden_state")->data;
-      for (int64_t i = 0; i < length * TINY_HIDDEN; i++) assert_true(fabsf(alone[i] - batch[r * 11 * TINY_HIDDEN + i]) <= 1e-6f);
+      for (int64_t i = 0; i < length * TINY_HIDDEN; i++)
+        assert_true(fabsf(alone[i] - batch[r * 11 * TINY_HIDDEN + i]) <= 1e-6f);
       for (int64_t i = length * TINY_HIDDEN; i < 11 * TINY_HIDDEN; i++) assert_true(batch[r * 11 * TINY_HIDDEN + i] == 0);
       accel_tensors_free(&single);
     }
@@ -134,8 +136,9 @@ static void two_contexts_do_not_meet(void **state) {
   for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) assert_true(w[i].same);
   accel_registry_entry const *entry;
-  assert_ok(accel_registry_add(ctx[0], "{\"id\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
-                                       "\"description\":\"a test\"}"));
+  assert_ok(accel_registry_add(ctx[0],
+                               "{\"id\":\"tests/only-here\",\"family\":\"bert\",\"embedding_dim\":8,\"sequence_length\":16,"
+                               "\"description\":\"a test\"}"));
   assert_ok(accel_registry_lookup(ctx[0], "tests/only-here", &entry));
   assert_int_equal(accel_registry_lookup(ctx[1], "tests/only-here", &entry), ACCEL_ERROR_UNKNOWN_MODEL);
   accel_destroy(&ctx[0]); /* its endpoints go with it */
@@ -187,15 +190,19 @@ static void the_queue_runs_in_order_and_says_when_it_is_full(void **state) {
   assert_ok(accel_run(ep, &in.list, &direct));
   while (n < 64 && !full) {
     accel_status status = accel_submit(accel_queue_of(ep), &in.list, &ticket[n]);
-    if (status == ACCEL_OK) n++;
-    else if (status == ACCEL_ERROR_QUEUE_FULL) full++;
-    else fail_msg("%s", accel_last_error());
+    if (status == ACCEL_OK)
+      n++;
+    else if (status == ACCEL_ERROR_QUEUE_FULL)
+      full++;
+    else
+      fail_msg("%s", accel_last_error());
   }
   assert_int_equal(full, 1);
   for (uint32_t i = 0; i < n; i++) {
     assert_ok(accel_wait(&ticket[i], -1, &out));
     assert_null(ticket[i]);
-    assert_memory_equal(output(out, "last_hidden_state")->data, output(direct, "last_hidden_state")->data, 2 * 9 * TINY_HIDDEN * sizeof(float));
+    assert_memory_equal(output(out, "last_hidden_state")->data, output(direct, "last_hidden_state")->data,
+                        2 * 9 * TINY_HIDDEN * sizeof(float));
     accel_tensors_free(&out);
   }
   assert_ok(accel_submit(accel_queue_of(ep), &in.list, &ticket[0]));
@@ -255,6 +262,28 @@ static void bad_inputs_are_named(void **state) {
   in.list.n = 0;
   expect_refusal(ep, &in.list, ACCEL_ERROR_ARGUMENT, "input_ids");
   expect_refusal(ep, NULL, ACCEL_ERROR_ARGUMENT, "inputs");
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
+static void outputs_are_chosen_by_name(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_endpoint *ep = test_endpoint(ctx, "reference");
+  const char *chosen[] = {"pooler_output", "hidden_states.1"}, *twice[] = {"pooler_output", "pooler_output"},
+             *unknown[] = {"logits"};
+  test_input in;
+  accel_tensors *out;
+  fill_input(&in, 1, 2, 6, 2);
+  assert_ok(accel_run_named(ep, &in.list, chosen, 2, &out));
+  assert_int_equal(out->n, 2);
+  assert_string_equal(out->item[0].name, "pooler_output");
+  assert_string_equal(out->item[1].name, "hidden_states.1");
+  accel_tensors_free(&out);
+  assert_int_equal(accel_run_named(ep, &in.list, twice, 2, &out), ACCEL_ERROR_ARGUMENT);
+  assert_non_null(strstr(accel_last_error(), "pooler_output"));
+  assert_int_equal(accel_run_named(ep, &in.list, unknown, 1, &out), ACCEL_ERROR_ARGUMENT);
+  assert_null(out);
   accel_cleanup(&ep);
   accel_destroy(&ctx);
 }
@@ -345,6 +374,7 @@ int main(void) {
       cmocka_unit_test(cancelling_stops_a_run_and_leaves_the_endpoint_whole),
       cmocka_unit_test(the_queue_runs_in_order_and_says_when_it_is_full),
       cmocka_unit_test(bad_inputs_are_named),
+      cmocka_unit_test(outputs_are_chosen_by_name),
       cmocka_unit_test(too_long_a_sequence_is_named),
       cmocka_unit_test(null_arguments_are_refused),
       cmocka_unit_test(a_missing_model_names_the_download_line),

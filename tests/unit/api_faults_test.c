@@ -1,10 +1,9 @@
-/* api_faults_test.c - opening and running a model with each allocation, each file read and the device refused in turn: an error each time, no leak
- * (run under ASan), and the next call works. */
+/* api_faults_test.c - opening and running a model with each allocation, each file read and the device refused in turn: an
+ * error each time, no leak (run under ASan), and the next call works. */
 #include <stdio.h>
 
 #include "core/config.h"
 #include "endpoint.h"
-
 
 /* 0: everything went through; else the failure's code. */
 static accel_status open_run_close(accel *ctx) {
@@ -22,7 +21,8 @@ static accel_status open_run_close(accel *ctx) {
   return status;
 }
 
-/* Passages 1, 2, 3 ... of a point until none is left (some failures are no failure of the call: a cache that could not be kept, say). */
+/* Passages 1, 2, 3 ... of a point until none is left (some failures are no failure of the call: a cache that could not be
+ * kept, say). */
 static unsigned refuse_each(const char *point, accel_status expected_1, accel_status expected_2) {
   unsigned failures = 0, went_through = 0;
   accel *ctx = test_context();
@@ -35,7 +35,8 @@ static unsigned refuse_each(const char *point, accel_status expected_1, accel_st
     accel__fault_arm(NULL);
     went_through = status == ACCEL_OK ? went_through + 1 : 0;
     if (status == ACCEL_OK) continue;
-    if (status != expected_1 && status != expected_2) fail_msg("%s: %s: %s", spec, accel_status_name(status), accel_last_error());
+    if (status != expected_1 && status != expected_2)
+      fail_msg("%s: %s: %s", spec, accel_status_name(status), accel_last_error());
     assert_true(accel_last_error()[0] != 0);
     failures++;
   }

@@ -18,10 +18,10 @@
 #define TINY_BERT ACCEL_FIXTURES "/models/bert"
 enum { TINY_VOCAB = 61, TINY_HIDDEN = 30 };
 
-#define assert_ok(call)                                                                                               \
-  do {                                                                                                                \
-    accel_status got_ = (call);                                                                                       \
-    if (got_ != ACCEL_OK) fail_msg("%s: %s: %s", #call, accel_status_name(got_), accel_last_error());                 \
+#define assert_ok(call)                                                                               \
+  do {                                                                                                \
+    accel_status got_ = (call);                                                                       \
+    if (got_ != ACCEL_OK) fail_msg("%s: %s: %s", #call, accel_status_name(got_), accel_last_error()); \
   } while (0)
 
 static inline accel_params test_params(void) {
@@ -61,7 +61,8 @@ static inline void fill_input(test_input *in, uint32_t seed, int64_t rows, int64
       in->ids[r * width + c] = in->mask[r * width + c] ? 1 + (int64_t)(seed >> 16) % (TINY_VOCAB - 1) : 0;
     }
   in->item[0] = (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}, .data = in->ids};
-  in->item[1] = (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}, .data = in->mask};
+  in->item[1] =
+      (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}, .data = in->mask};
   in->list = (accel_tensors){.n = 2, .item = in->item};
 }
 

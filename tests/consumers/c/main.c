@@ -20,8 +20,8 @@ int main(int argc, char **argv) {
   if (accel_create(NULL, &ctx)) return failed("accel_create");
   if (accel_init(ctx, argv[1], NULL, &ep)) return failed("accel_init");
   if (accel_run(ep, &inputs, &out)) return failed("accel_run");
-  printf("%s: %s [%lld,%lld,%lld]\n", accel_placement(ep)->label, out->item[0].name, (long long)out->item[0].dim[0], (long long)out->item[0].dim[1],
-         (long long)out->item[0].dim[2]);
+  printf("%s: %s [%lld,%lld,%lld]\n", accel_placement(ep)->label, out->item[0].name, (long long)out->item[0].dim[0],
+         (long long)out->item[0].dim[1], (long long)out->item[0].dim[2]);
   accel_tensors_free(&out);
   accel_cleanup(&ep);
   accel_destroy(&ctx);
