@@ -9,6 +9,7 @@
 #include "dispatch/precision.h"
 #include "models/model.h"
 #include "tasks/modules.h"
+#include "tasks/open.h"
 #include "weights/weights.h"
 
 /* ---- listed ---- */
@@ -32,24 +33,15 @@ static accel_status build(accel *ctx, const char *model, accel__model **out) {
   accel__arena arena = {0};
   accel__json_file config = {0};
   const accel__registry_model *entry;
-  char *directory = NULL, *text = NULL;
+  char *directory = NULL;
+  accel__sentence_modules modules = {0};
   *out = NULL;
   accel_status status = accel__locate(ctx, model, &arena, &directory, &entry);
-  if (status == ACCEL_OK) {
-    accel__sentence_modules modules;
-    ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
-    ACCEL_GOTO(accel__json_read(accel__path_join(&arena, modules.transformer, "config.json"), 0, &config));
-  } else {
-    if (!entry || !entry->config)
-      ACCEL_GOTO(accel__fail(ACCEL_ERROR_NOT_FOUND, "no local files and no configuration in the registry"));
-    text = cJSON_PrintUnformatted(entry->config);
-    if (!text) ACCEL_GOTO(accel__no_memory(0));
-    ACCEL_GOTO(accel__json_parse(text, strlen(text), model, &config));
-  }
+  if (status == ACCEL_OK) ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
+  ACCEL_GOTO(accel__read_model_config(model, modules.transformer, entry, &arena, &config));
   accel__model_request request = {.config = &config};
   status = accel__model_build(&request, out);
 done:
-  cJSON_free(text);
   accel__json_free(&config);
   accel__arena_free(&arena);
   return status;

@@ -14,19 +14,19 @@ enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
 
 /* ---- where the model is, and what it is ---- */
 
-/* config.json of the directory; without local files, the registry's config at the model's true shape. */
-static accel_status read_config(accel_endpoint *ep, const accel__registry_model *entry, const char *transformer) {
-  if (ep->directory) {
-    const char *path = accel__path_join(&ep->arena, transformer, "config.json");
-    return path ? accel__json_read(path, MAX_CONFIG, &ep->config) : ACCEL_ERROR_OUT_OF_MEMORY;
+accel_status accel__read_model_config(const char *model, const char *transformer, const accel__registry_model *entry,
+                                      accel__arena *arena, accel__json_file *out) {
+  if (transformer) {
+    const char *path = accel__path_join(arena, transformer, "config.json");
+    return path ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   if (!entry || !entry->config)
     return accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no local files, and the registry has no configuration to build it from",
-                       ep->name);
+                       model);
   char *text = cJSON_PrintUnformatted(entry->config);
   if (!text) return accel__no_memory(0);
-  const char *name = accel__arena_printf(&ep->arena, "registry entry %s", entry->entry.model);
-  accel_status status = name ? accel__json_parse(text, strlen(text), name, &ep->config) : ACCEL_ERROR_OUT_OF_MEMORY;
+  const char *name = accel__arena_printf(arena, "registry entry %s", entry->entry.model);
+  accel_status status = name ? accel__json_parse(text, strlen(text), name, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   cJSON_free(text);
   return status;
 }
@@ -126,7 +126,7 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
   ACCEL_TRY(canonical_task(params));
   ACCEL_TRY(find_model(ep, model, random, &entry));
   ACCEL_TRY(read_modules(ep, params, &modules));
-  ACCEL_TRY(read_config(ep, entry, modules.transformer));
+  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules.transformer : NULL, entry, &ep->arena, &ep->config));
   if (!random) ACCEL_TRY(open_weights(ep, &modules));
   ACCEL_TRY(build_model(ep, params, &modules));
   accel__report_progress(ep->ctx, "loading", 0, 1);

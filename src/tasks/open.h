@@ -8,4 +8,9 @@
 accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out);
 void accel__close(accel_endpoint **endpoint); /* runs what is queued, leaves the list, frees */
 
+/* config.json of the transformer's directory; transformer NULL (no local files): the registry's config at the model's true
+ * shape. */
+accel_status accel__read_model_config(const char *model, const char *transformer, const accel__registry_model *entry,
+                                      accel__arena *arena, accel__json_file *out);
+
 #endif

@@ -77,7 +77,7 @@ static void ask_platform(probe_report *r, const opencl_api *api, void *platform)
   int code = api->devices(platform, type_all, PROBE_MAX_DEVICES, devices, &n);
   if (code == CL_NO_DEVICE) return;
   if (code != CL_OK) {
-    snprintf(r->error, sizeof r->error, "clGetDeviceIDs of the platform '%s' answered %d", name, code);
+    snprintf(r->error, sizeof r->error, "clGetDeviceIDs of the platform '%.300s' answered %d", name, code);
     return;
   }
   for (uint32_t i = 0; i < n && i < PROBE_MAX_DEVICES; i++) {
