@@ -10,18 +10,23 @@
 
 #include "kernels/kernels.h"
 #include "kit/kit.h"
+#include "pack.h"
 
 /* ---- weights ---- */
 
-/* Weight matrices of one or more linear nodes in the panels that cpu_gemm reads. */
+/* Weight matrices of one or more linear nodes, packed. */
 typedef struct cpu_linear {
   int32_t w, gate; /* weight indices; gate -1: none, or in w */
   int32_t bias;    /* weight index; only INTERLEAVED, whose biases are stored apart */
   int32_t glu;     /* accel_plugin_kind GLU_ */
   int32_t trans;   /* stored [K,N] */
   int64_t n, k;    /* columns of the result */
+  cpu_form form;
+  accel_plugin_format format; /* that w came in */
   int64_t panels;
-  float *packed;              /* [panels][k][panel_cols] */
+  uint64_t panel_bytes;
+  char *packed;               /* [panels][panel_bytes] */
+  float outer;                /* factor of all weights */
   float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
 } cpu_linear;
 
@@ -29,7 +34,7 @@ typedef struct cpu_weight {
   bool raw;    /* some op reads the rows as they are */
   bool mapped; /* weight_map is held until cleanup */
   const float *data;
-  float *copy; /* of a mapping that is not aligned */
+  float *copy; /* of a mapping that is not aligned, or not fp32 */
 } cpu_weight;
 
 /* cblas_sgemm */
@@ -55,6 +60,8 @@ void *cpu_weight_data(void *self, uint32_t index);
 void cpu_unmap(cpu_self *self, const accel_plugin_host *host);
 /* Bytes that cpu_open keeps for a weight: kit_backend.weight_bytes. */
 uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
+                          size_t why_size);
 
 /* ---- devices ---- */
 
@@ -77,6 +84,7 @@ uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
 static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return all * i / n; }
 
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_linear_workspace(const cpu_self *self, const kit_launch *shapes);
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 bool cpu_blas_wanted(cpu_isa isa);

@@ -1,4 +1,5 @@
 /* isa.c - which instruction sets this machine runs, and the kernels of each. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +17,41 @@ static uint64_t saved_state(void) {
   return (uint64_t)d << 32 | a;
 }
 
-static int runs(cpu_isa isa) {
-  uint32_t a, b, c, d, features;
-  if (isa == CPU_ISA_SCALAR) return 1;
-  if (!__get_cpuid(1, &a, &b, &features, &d) || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
+
+static bool runs(cpu_isa isa) {
+  uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
+  if (isa == CPU_ISA_SCALAR) return true;
+  if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
+  if (!__get_cpuid(1, &a, &b, &features, &d) || !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d)) return false;
+  if (a >= 1) __get_cpuid_count(7, 1, &leaf7_1a, &b, &c, &d);
   uint64_t saved = saved_state();
-  const uint32_t fma_f16c_avx = 1u << 12 | 1u << 29 | 1u << 28;
-  if ((features & fma_f16c_avx) != fma_f16c_avx || !(b & (1u << 5)) || (saved & 0x6) != 0x6)
-    return 0; /* AVX2; xmm and ymm */
-  if (isa == CPU_ISA_AVX2) return 1;
-  const uint32_t f_dq_bw_vl = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;
-  return (b & f_dq_bw_vl) == f_dq_bw_vl && (saved & 0xe6) == 0xe6; /* mask registers and both halves of zmm */
+  bool avx2 = has(features, 1u << 12 | 1u << 29 | 1u << 28) && has(leaf7_b, 1u << 5) &&
+              (saved & 0x6) == 0x6; /* FMA, F16C; xmm, ymm */
+  bool avx512 = avx2 && has(leaf7_b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31) &&
+                (saved & 0xe6) == 0xe6; /* masks, both halves of zmm */
+  switch (isa) {
+    case CPU_ISA_AVX2:
+      return avx2;
+    case CPU_ISA_AVXVNNI:
+      return avx2 && has(leaf7_1a, 1u << 4);
+    case CPU_ISA_AVX512:
+      return avx512;
+    case CPU_ISA_AVX512VNNI:
+      return avx512 && has(leaf7_c, 1u << 11);
+    default: /* AVX512BF16; its kernels use VNNI too */
+      return avx512 && has(leaf7_c, 1u << 11) && has(leaf7_1a, 1u << 5);
+  }
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+static bool runs(cpu_isa isa) {
+  const unsigned long asimddp = 1ul << 20;
+  return isa <= CPU_ISA_NEON || (isa == CPU_ISA_NEONDOT && (getauxval(AT_HWCAP) & asimddp));
 }
 #else
-static int runs(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
+static bool runs(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
 #endif
 
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
@@ -40,7 +62,8 @@ int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
 }
 
 const char *cpu_isa_name(cpu_isa isa) {
-  static const char *const names[CPU_ISA_COUNT] = {"scalar", "avx2", "avx512"};
+  static const char *const names[CPU_ISA_COUNT] = {"scalar",  "neon",   "neondot",    "avx2",
+                                                   "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
   return names[isa];
 }
 
@@ -59,20 +82,22 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   return list[0];
 }
 
-static void set_shape(cpu_kernels *k, int64_t vector, int64_t rows) {
-  if (k->vector) return;
-  k->vector = vector;
-  k->tile_rows = rows;
-  k->panel_cols = 2 * vector;
-}
-
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
   memset(out, 0, sizeof *out);
+  bool allowed[CPU_ISA_COUNT];
+  for (int i = 0; i < CPU_ISA_COUNT; i++) allowed[i] = i <= (int)isa && runs((cpu_isa)i);
   out->isa = isa;
+#define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
+#define CPU_LINEAR(form, dtype, height, width, from, ISA, name) \
+  if (ALLOWED(ISA) && !out->linear[CPU_FORM_##form].run)        \
+    out->linear[CPU_FORM_##form] =                              \
+        (cpu_linear_kernel){accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_X_##from};
+#define CPU_CONVERT(x, dtype, ISA, name) \
+  if (ALLOWED(ISA) && !out->convert[CPU_X_##x]) out->convert[CPU_X_##x] = accel_##dtype##_convert_row__##name;
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
-  if (CPU_ISA_##ISA <= isa && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
+  if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
 #include "kernels/kernels.def"
-  if (isa == CPU_ISA_AVX512) set_shape(out, 16, 14);
-  if (isa == CPU_ISA_AVX2) set_shape(out, 8, 6);
-  set_shape(out, 4, 4);
+  out->tile_rows = out->linear[CPU_FORM_F32].rows;
+  out->panel_cols = out->linear[CPU_FORM_F32].cols;
+  out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */
 }

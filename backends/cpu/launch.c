@@ -62,6 +62,7 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
     cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ATTENTION) return cpu_attention_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && cpu_blas_wanted(kernels.isa)) return cpu_blas_workspace(shapes);
+  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes);
   if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
   return 0;

@@ -1,9 +1,15 @@
-/* linear.c - linear over packed panels. */
+/* linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the product is cut into
+ * tasks. */
 #include "cpu.h"
 
 typedef struct job {
   cpu_gemm g;
-  cpu_gemm_fn *run;
+  cpu_linear_fn *run;
+  cpu_convert_fn *convert; /* NULL: x is read as it is */
+  const float *from;       /* x before conversion */
+  int64_t from_ld;
+  uint64_t x_bytes; /* of an element after it */
+  uint32_t convert_tasks;
   int64_t rows, panels;
   uint32_t row_blocks, panel_groups;
 } job;
@@ -18,10 +24,10 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
 
 /* A grid of tasks: panels are cut so that every worker gets the same number, then rows, but not below a few register tiles.
  */
-static void split(job *j, const kit_launch *l) {
+static void split(job *j, int64_t tile_rows, const kit_launch *l) {
   const double gflops = 50; /* of one core, at least: decides only what is too small to split */
   const uint32_t workers = cpu_workers(l);
-  const int64_t tall = 4 * 14;                                                    /* rows a panel is worth fetching for */
+  const int64_t tall = 4 * tile_rows;                                             /* rows a panel is worth fetching for */
   double cost = 2.0 * (double)j->rows * (double)j->g.n * (double)j->g.k / gflops; /* ns */
   j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, cost / (double)(j->rows * j->panels)) < 2) return;
@@ -40,19 +46,61 @@ static void split(job *j, const kit_launch *l) {
   j->panel_groups = (uint32_t)groups;
 }
 
+/* ---- x ---- */
+
+static const uint8_t x_bytes[CPU_X_COUNT] = {[CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_U7] = 1};
+
+static int64_t padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; }
+static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
+
+/* Converted rows, then a scale and a zero for each. */
+uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l) {
+  if (!s || s->linear_of[l->index] < 0) return 0;
+  const cpu_linear *w = &s->linear[s->linear_of[l->index]];
+  cpu_x x = kernel_of(s, w)->x;
+  uint64_t rows = (uint64_t)kit_row_count(&l->out[0]);
+  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)padded(w->k) * x_bytes[x] + 2 * sizeof(float));
+}
+
+static void convert_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  int64_t row = cpu_share(j->rows, index, j->convert_tasks), end = cpu_share(j->rows, index + 1, j->convert_tasks);
+  (void)worker;
+  j->convert(j->from + row * j->from_ld, j->from_ld, end - row, j->g.k,
+             (char *)j->g.x + (uint64_t)(row * j->g.ldx) * j->x_bytes, j->g.ldx, (float *)j->g.x_scale + row,
+             (float *)j->g.x_zero + row);
+}
+
+static void convert(job *j, cpu_x x, const kit_launch *l) {
+  const double bytes_per_ns = 8;
+  j->x_bytes = x_bytes[x];
+  j->g.ldx = padded(j->g.k);
+  j->g.x = l->workspace;
+  j->g.x_scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * j->g.ldx) * j->x_bytes);
+  j->g.x_zero = j->g.x_scale + j->rows;
+  j->convert_tasks = cpu_tasks(l, j->rows, (double)j->g.k * sizeof(float) / bytes_per_ns);
+  cpu_parallel(l, j->convert_tasks, convert_task, j);
+}
+
 int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *residual = &l->in[3], *out = &l->out[0];
   if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
   if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
   const cpu_linear *w = &s->linear[s->linear_of[l->index]];
   const float *bias = kit_f32(&l->in[2]);
-  job j = {.run = s->kernels.gemm, .rows = kit_row_count(out), .panels = w->panels};
+  const cpu_linear_kernel *kernel = kernel_of(s, w);
+  job j = {.run = kernel->run, .convert = s->kernels.convert[kernel->x], .rows = kit_row_count(out), .panels = w->panels};
   if (!out->elements) return ACCEL_PLUGIN_OK;
   j.g = (cpu_gemm){.n = w->n,
                    .k = w->k,
                    .x = kit_f32(x),
                    .ldx = x->row_stride,
                    .w = w->packed,
+                   .panel_bytes = (int64_t)w->panel_bytes,
+                   .group = w->format.group_k,
+                   .store = w->format.store,
+                   .scale = w->format.scale,
+                   .outer = w->outer,
                    .y = kit_f32(out),
                    .ldy = w->n,
                    .bias = bias,
@@ -77,7 +125,10 @@ int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_e
       j.g.bias_gate = w->bias_gate;
       break;
   }
-  split(&j, l);
+  j.from = j.g.x;
+  j.from_ld = j.g.ldx;
+  if (j.convert) convert(&j, kernel->x, l);
+  split(&j, kernel->rows, l);
   cpu_parallel(l, j.row_blocks * j.panel_groups, task, &j);
   return ACCEL_PLUGIN_OK;
 }

@@ -50,9 +50,15 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   if (first == last) return;
   for (int64_t p = first; p < last; p++) pack_panel(j, b, p, panels + (p - first) * size);
   int64_t cols = (last * k->panel_cols < j->n ? last * k->panel_cols : j->n) - first * k->panel_cols;
-  cpu_gemm g = {
-      .n = cols, .k = j->k, .x = matrix(j->a, j->out, matrix_index), .ldx = j->k, .w = panels, .y = y, .ldy = j->n};
-  k->gemm(&g, 0, j->m, 0, last - first);
+  cpu_gemm g = {.n = cols,
+                .k = j->k,
+                .x = matrix(j->a, j->out, matrix_index),
+                .ldx = j->k,
+                .w = panels,
+                .panel_bytes = size * (int64_t)sizeof(float),
+                .y = y,
+                .ldy = j->n};
+  k->linear[CPU_FORM_F32].run(&g, 0, j->m, 0, last - first);
   for (int64_t r = 0; j->scale != 1.0f && r < j->m; r++)
     k->binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n, cols);
 }

@@ -1,22 +1,9 @@
-/* plugin.c - the CPU plugin's table: fp32 so far; see cpu.h for the files. */
-#include <stdio.h>
-#include <string.h>
-
+/* plugin.c - the CPU plugin's table; see cpu.h for the files. */
 #include "cpu.h"
-
-/* fp32 and nothing else so far, whatever the formats of this program's weights are. */
-static int32_t support(const accel_plugin_program *program, const accel_plugin_node *node,
-                       const accel_plugin_precision *precision, char *why, size_t why_size) {
-  (void)program;
-  (void)node;
-  if (precision->compute == ACCEL_PLUGIN_F32 && !strcmp(precision->name, "fp32")) return ACCEL_PLUGIN_NATIVE;
-  snprintf(why, why_size, "precision %.15s: the CPU plugin serves fp32 only so far", precision->name);
-  return ACCEL_PLUGIN_NO;
-}
 
 static const kit_backend backend = {
     .name = "cpu",
-    .support = support,
+    .weight_format = cpu_weight_format,
     .weight_bytes = cpu_weight_bytes,
     .open = cpu_open,
     .close = cpu_close,

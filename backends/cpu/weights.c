@@ -4,6 +4,7 @@
  * so the peak while loading is the final size and one tensor.  All others (embeddings, norms, biases, convolutions) stay
  * where the core mapped them until cleanup.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -43,12 +44,24 @@ static bool same(const cpu_linear *a, const cpu_linear *b) {
   return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu && a->trans == b->trans;
 }
 
-/* Columns of the result in one panel. */
-static int64_t width_of(const cpu_kernels *k, const cpu_linear *l) {
-  return l->glu == ACCEL_PLUGIN_GLU_NONE ? k->panel_cols : k->panel_cols / 2;
+static cpu_panel shape_of(const cpu_self *s, const cpu_linear *l) {
+  return (cpu_panel){
+      .form = l->form, .kernels = &s->kernels, .format = &l->format, .k = l->k, .cols = s->kernels.linear[l->form].cols};
 }
 
-static int32_t plan(cpu_self *s, accel_plugin_error *error) {
+/* Decides how a linear is packed.  Transposed matrices are packed as fp32 only. */
+static void settle(const cpu_self *s, const accel_plugin_format *format, cpu_linear *l) {
+  l->format = format[l->w];
+  l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(&s->kernels, &l->format);
+  if (l->gate >= 0 && memcmp(&format[l->gate], &l->format, sizeof l->format)) l->form = CPU_FORM_F32;
+  cpu_panel shape = shape_of(s, l);
+  int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
+  l->panels = (l->n + width - 1) / width;
+  l->panel_bytes = cpu_panel_bytes(&shape);
+  l->outer = 1.0f;
+}
+
+static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
   const accel_plugin_program *p = s->program;
   s->weight = calloc(p->n_weight + 1, sizeof *s->weight);
   s->linear = calloc(p->n_node + 1, sizeof *s->linear);
@@ -66,7 +79,7 @@ static int32_t plan(cpu_self *s, accel_plugin_error *error) {
     if (!packed) continue;
     uint32_t at = 0;
     while (at < s->n_linear && !same(&s->linear[at], &l)) at++;
-    l.panels = (l.n + width_of(&s->kernels, &l) - 1) / width_of(&s->kernels, &l);
+    settle(s, format, &l);
     if (at == s->n_linear) s->linear[s->n_linear++] = l;
     s->linear_of[i] = (int32_t)at;
   }
@@ -83,11 +96,11 @@ static int32_t plan(cpu_self *s, accel_plugin_error *error) {
 static uint64_t aligned(uint64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
 /* Bytes of one linear in the arena; places its parts when base is given. */
-static uint64_t place(const cpu_self *s, cpu_linear *l, char *base) {
-  uint64_t panels = aligned((uint64_t)l->panels * (uint64_t)l->k * (uint64_t)s->kernels.panel_cols * sizeof(float));
+static uint64_t place(cpu_linear *l, char *base) {
+  uint64_t panels = (uint64_t)l->panels * l->panel_bytes;
   uint64_t bias = l->bias >= 0 ? aligned((uint64_t)l->n * sizeof(float)) : 0;
   if (base) {
-    l->packed = (float *)base;
+    l->packed = base;
     if (bias) {
       l->bias_up = (float *)(base + panels);
       l->bias_gate = (float *)(base + panels + bias);
@@ -98,7 +111,7 @@ static uint64_t place(const cpu_self *s, cpu_linear *l, char *base) {
 
 static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
   uint64_t all = 0, at = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++) all += place(s, &s->linear[i], NULL);
+  for (uint32_t i = 0; i < s->n_linear; i++) all += place(&s->linear[i], NULL);
   if (!all) all = KIT_ALIGN;
   uint64_t unit = all >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
   all = (all + unit - 1) / unit * unit;
@@ -107,47 +120,47 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 #if defined(MADV_HUGEPAGE)
   if (unit == HUGE_PAGE) (void)madvise(s->arena, all, MADV_HUGEPAGE); /* advice only */
 #endif
-  for (uint32_t i = 0; i < s->n_linear; i++) at += place(s, &s->linear[i], (char *)s->arena + at);
+  for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
 }
 
 /* ---- packing ---- */
 
+enum { MAX_COLS = 64 };
+
 typedef struct packing {
-  const cpu_self *s;
-  const cpu_linear *l;
-  const float *w, *gate; /* gate may lie in w */
-  int64_t row_step;      /* rows of w from one column of the result to the next */
+  cpu_linear *l;
+  cpu_panel shape;
+  cpu_matrix w, gate; /* gate: of GLU_SEPARATE */
   uint32_t tasks;
 } packing;
 
-/* Columns [col, col + count) of one matrix into a panel at column `at`; missing ones become zeros. */
-static void pack_columns(const packing *p, const float *w, int64_t col, int64_t count, float *panel, int64_t at) {
-  const cpu_kernels *k = &p->s->kernels;
+/* Where column `col` of the result comes from: its up half, or its gate. */
+static cpu_column column_of(const packing *p, int64_t col, bool gate) {
   const cpu_linear *l = p->l;
-  const int64_t stored = l->n * (l->glu > ACCEL_PLUGIN_GLU_SEPARATE ? 2 : 1);
-  for (int64_t c = 0; c < count; c += k->vector) {
-    int64_t have = l->n - (col + c) < k->vector ? l->n - (col + c) : k->vector;
-    float *to = panel + at + c;
-    if (have < 0) have = 0;
-    if (!l->trans) {
-      k->pack(have ? w + (col + c) * p->row_step * l->k : w, p->row_step * l->k, have, l->k, to, k->panel_cols);
-      continue;
-    }
-    for (int64_t j = 0; j < l->k; j++)
-      for (int64_t i = 0; i < k->vector; i++)
-        to[j * k->panel_cols + i] = i < have ? w[j * stored + (col + c + i) * p->row_step] : 0.0f;
+  if (col >= l->n) return (cpu_column){0};
+  switch (l->glu) {
+    case ACCEL_PLUGIN_GLU_GATE_FIRST:
+      return (cpu_column){&p->w, gate ? col : l->n + col};
+    case ACCEL_PLUGIN_GLU_GATE_LAST:
+      return (cpu_column){&p->w, gate ? l->n + col : col};
+    case ACCEL_PLUGIN_GLU_INTERLEAVED:
+      return (cpu_column){&p->w, 2 * col + !gate};
+    case ACCEL_PLUGIN_GLU_SEPARATE:
+      return (cpu_column){gate ? &p->gate : &p->w, col};
   }
+  return (cpu_column){&p->w, col};
 }
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const cpu_kernels *k = &p->s->kernels;
-  const int64_t width = width_of(k, p->l), size = p->l->k * k->panel_cols;
+  const cpu_linear *l = p->l;
+  const int64_t width = l->glu ? p->shape.cols / 2 : p->shape.cols;
+  cpu_column column[MAX_COLS];
   (void)worker;
-  for (int64_t i = cpu_share(p->l->panels, index, p->tasks); i < cpu_share(p->l->panels, index + 1, p->tasks); i++) {
-    pack_columns(p, p->w, i * width, width, p->l->packed + i * size, 0);
-    if (p->l->glu) pack_columns(p, p->gate, i * width, width, p->l->packed + i * size, width);
+  for (int64_t i = cpu_share(l->panels, index, p->tasks); i < cpu_share(l->panels, index + 1, p->tasks); i++) {
+    for (int32_t c = 0; c < p->shape.cols; c++) column[c] = column_of(p, i * width + c % width, c >= width);
+    cpu_panel_pack(&p->shape, column, l->packed + (uint64_t)i * l->panel_bytes);
   }
 }
 
@@ -162,21 +175,40 @@ static const float *readable(const void *data, uint64_t bytes, float **copy, acc
   return *copy;
 }
 
-/* A weight as fp32 rows while it is packed. */
+/* All of a weight as fp32: the mapping itself, or a copy. */
+static const float *widened(const accel_plugin_weight *w, const accel_plugin_format *format,
+                            const accel_plugin_weight_view *view, float **copy, accel_plugin_error *error) {
+  const uint64_t bytes = (uint64_t)kit_weight_elements(w) * sizeof(float);
+  if (format->store == ACCEL_PLUGIN_F32) return readable(view->data, bytes, copy, error);
+  int64_t n, k;
+  kit_weight_matrix(w, &n, &k);
+  *copy = malloc(bytes ? bytes : 1);
+  if (!*copy) {
+    kit_no_memory(error, bytes);
+    return NULL;
+  }
+  if (!kit_weight_rows(w, format, view, 0, n, *copy, error)) return *copy;
+  free(*copy);
+  *copy = NULL;
+  return NULL;
+}
+
+/* A weight while it is packed. */
 typedef struct source {
-  accel_plugin_weight_view view;
-  const float *data;
+  cpu_matrix m;
   float *copy;
 } source;
 
-static int32_t source_open(const cpu_self *s, const accel_plugin_host *host, int32_t index, source *out,
+static int32_t source_open(const cpu_self *s, const accel_plugin_options *o, int32_t index, cpu_form form, source *out,
                            accel_plugin_error *error) {
-  int32_t rc = host->weight_map(host->self, (uint32_t)index, &out->view, error);
-  if (rc) return rc;
-  out->data =
-      readable(out->view.data, (uint64_t)kit_weight_elements(&s->program->weight[index]) * sizeof(float), &out->copy, error);
-  if (out->data) return ACCEL_PLUGIN_OK;
-  host->weight_unmap(host->self, (uint32_t)index);
+  const accel_plugin_weight *w = &s->program->weight[index];
+  *out = (source){.m = {.weight = w, .format = &o->precision.format[index]}};
+  kit_weight_matrix(w, &out->m.n, &out->m.k);
+  int32_t rc = o->host->weight_map(o->host->self, (uint32_t)index, &out->m.view, error);
+  if (rc || form != CPU_FORM_F32) return rc;
+  out->m.f32 = widened(w, out->m.format, &out->m.view, &out->copy, error);
+  if (out->m.f32) return ACCEL_PLUGIN_OK;
+  o->host->weight_unmap(o->host->self, (uint32_t)index);
   return ACCEL_PLUGIN_E_HOST_MEMORY;
 }
 
@@ -195,52 +227,51 @@ static void run_packing(packing *p, const accel_plugin_host *host) {
     pack_task(p, 0, 0);
 }
 
-static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_host *host, accel_plugin_error *error) {
-  source w, gate, bias;
-  int32_t rc = source_open(s, host, l->w, &w, error);
-  if (rc) return rc;
-  packing p = {.s = s, .l = l, .w = w.data, .row_step = l->glu == ACCEL_PLUGIN_GLU_INTERLEAVED ? 2 : 1};
-  const int64_t half = l->trans ? l->n : l->n * l->k; /* from the first half of the columns to the second */
-  switch (l->glu) {
-    case ACCEL_PLUGIN_GLU_GATE_FIRST:
-      p.gate = w.data;
-      p.w = w.data + half;
-      break;
-    case ACCEL_PLUGIN_GLU_GATE_LAST:
-      p.gate = w.data + half;
-      break;
-    case ACCEL_PLUGIN_GLU_INTERLEAVED:
-      p.gate = w.data;
-      p.w = w.data + (l->trans ? 1 : l->k);
-      break;
-    case ACCEL_PLUGIN_GLU_SEPARATE:
-      rc = source_open(s, host, l->gate, &gate, error);
-      if (!rc) p.gate = gate.data;
-      break;
+static float outer_of(const cpu_matrix *m) {
+  float outer = 1.0f;
+  if (m->format->outer == ACCEL_PLUGIN_F32 && m->view.outer) memcpy(&outer, m->view.outer, sizeof outer);
+  return outer;
+}
+
+static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o, accel_plugin_error *error) {
+  source bias;
+  int32_t rc = source_open(s, o, l->bias, CPU_FORM_F32, &bias, error);
+  for (int64_t i = 0; !rc && i < l->n; i++) {
+    l->bias_gate[i] = bias.m.f32[2 * i];
+    l->bias_up[i] = bias.m.f32[2 * i + 1];
   }
-  if (!rc) run_packing(&p, host);
-  if (!rc && l->glu == ACCEL_PLUGIN_GLU_SEPARATE) source_close(host, l->gate, &gate);
-  source_close(host, l->w, &w);
-  if (!rc && l->bias >= 0) {
-    rc = source_open(s, host, l->bias, &bias, error);
-    for (int64_t i = 0; !rc && i < l->n; i++) {
-      l->bias_gate[i] = bias.data[2 * i];
-      l->bias_up[i] = bias.data[2 * i + 1];
-    }
-    if (!rc) source_close(host, l->bias, &bias);
-  }
+  if (!rc) source_close(o->host, l->bias, &bias);
   return rc;
+}
+
+static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o, accel_plugin_error *error) {
+  source w, gate;
+  const bool two = l->gate >= 0;
+  int32_t rc = source_open(s, o, l->w, l->form, &w, error);
+  if (rc) return rc;
+  if (two) rc = source_open(s, o, l->gate, l->form, &gate, error);
+  if (!rc) {
+    packing p = {.l = l, .shape = shape_of(s, l), .w = w.m, .gate = two ? gate.m : w.m};
+    p.w.trans = p.gate.trans = l->trans != 0;
+    if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
+    l->outer = l->form == CPU_FORM_F32 ? 1.0f : outer_of(&w.m);
+    run_packing(&p, o->host);
+    if (two) source_close(o->host, l->gate, &gate);
+  }
+  source_close(o->host, l->w, &w);
+  return rc || l->bias < 0 ? rc : split_bias(s, l, o, error);
 }
 
 /* ---- open and close ---- */
 
-static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_host *host, accel_plugin_error *error) {
+static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
   cpu_weight *w = &s->weight[i];
   accel_plugin_weight_view view;
   int32_t rc = host->weight_map(host->self, i, &view, error);
   if (rc) return rc;
   w->mapped = true;
-  w->data = readable(view.data, (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), &w->copy, error);
+  w->data = widened(&s->program->weight[i], &o->precision.format[i], &view, &w->copy, error);
   if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
   if (w->copy) {
     host->weight_unmap(host->self, i);
@@ -249,17 +280,18 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_host *host, 
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t load(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
-  int32_t rc = plan(s, error);
+static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  int32_t rc = plan(s, o->precision.format, error);
   if (!rc) rc = make_arena(s, host, error);
   for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
     if (host->cancelled && host->cancelled(host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
     if (host->progress) host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
-    rc = pack_linear(s, &s->linear[i], host, error);
+    rc = pack_linear(s, &s->linear[i], o, error);
   }
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (s->weight[i].raw) rc = keep_raw(s, i, host, error);
+    if (s->weight[i].raw) rc = keep_raw(s, i, o, error);
   if (rc) cpu_unmap(s, host);
   return rc;
 }
@@ -280,7 +312,7 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
                     "ACCEL_ISA is 'openblas', but libopenblas.so.0 is missing; install it or unset ACCEL_ISA");
-  return load(s, host, error);
+  return load(s, open->options, error);
 }
 
 void cpu_unmap(cpu_self *s, const accel_plugin_host *host) {
@@ -304,6 +336,21 @@ void cpu_close(void *self) {
 void *cpu_weight_data(void *self, uint32_t index) {
   const cpu_self *s = self;
   return (void *)s->weight[index].data; /* NULL: packed only */
+}
+
+int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
+                          size_t why_size) {
+  cpu_kernels kernels;
+  if (format->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
+  if (!kit_format_known(format)) {
+    snprintf(why, why_size, "weight '%s': store %u with scale %u is not read", program->weight[index].name, format->store,
+             format->scale);
+    return ACCEL_PLUGIN_NO;
+  }
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  if (cpu_form_of(&kernels, format) != CPU_FORM_F32) return ACCEL_PLUGIN_NATIVE;
+  snprintf(why, why_size, "weight '%s' is widened to fp32 while loading", program->weight[index].name);
+  return ACCEL_PLUGIN_EMULATED;
 }
 
 /* Kept as mapped or packed: the matrix's own bytes, but for the rounding up of its columns to whole panels. */

@@ -65,8 +65,8 @@ PEAK(peak_avx512, __attribute__((target("avx512f"))), __m512, _mm512_set1_ps, _m
 
 static double peak(cpu_isa isa) {
 #if defined(__x86_64__)
-  if (isa == CPU_ISA_AVX512) return peak_avx512();
-  if (isa == CPU_ISA_AVX2) return peak_avx2();
+  if (isa >= CPU_ISA_AVX512) return peak_avx512();
+  if (isa >= CPU_ISA_AVX2) return peak_avx2();
 #endif
   (void)isa;
   return peak_scalar();
@@ -143,11 +143,12 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
                     .x = x,
                     .ldx = s->k,
                     .w = packed + n % copies * size,
+                    .panel_bytes = s->k * k->panel_cols * (int64_t)sizeof(float),
                     .y = y,
                     .ldy = s->n,
                     .bias = bias,
                     .act = s->act};
-      k->gemm(&g, 0, s->m, 0, panels);
+      k->linear[CPU_FORM_F32].run(&g, 0, s->m, 0, panels);
     }
     ours[r] = (double)n * flop / (now() - start);
     n = 0;

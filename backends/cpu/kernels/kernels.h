@@ -1,7 +1,7 @@
 /* kernels.h - what the CPU plugin's kernels compute; the list of them is kernels.def.
  *
- * Kernels are pure: no allocation, no threads, no state.  All matrices are fp32, row-major, strides in elements, any
- * alignment. A kernel reads and writes exactly the elements that its comment names. */
+ * Kernels are pure: no allocation, no threads, no state.  Matrices are fp32 where nothing else is said, row-major, strides
+ * in elements, any alignment. A kernel reads and writes exactly the elements that its comment names. */
 #ifndef ACCEL_CPU_KERNELS_H
 #define ACCEL_CPU_KERNELS_H
 
@@ -11,19 +11,59 @@
 
 #include "accel/plugin.h"
 
-typedef enum cpu_isa { CPU_ISA_SCALAR, CPU_ISA_AVX2, CPU_ISA_AVX512, CPU_ISA_COUNT } cpu_isa;
+/* Oldest first: ACCEL_ISA names one, and kernels of it and of all before it that the machine runs are used.  A later one
+ * does not always include an earlier one (AVX-512 machines without AVX-VNNI). */
+typedef enum cpu_isa {
+  CPU_ISA_SCALAR,
+  CPU_ISA_NEON,    /* 64-bit Arm */
+  CPU_ISA_NEONDOT, /* and its dot product */
+  CPU_ISA_AVX2,    /* with FMA and F16C */
+  CPU_ISA_AVXVNNI,
+  CPU_ISA_AVX512, /* F, DQ, BW, VL */
+  CPU_ISA_AVX512VNNI,
+  CPU_ISA_AVX512BF16,
+  CPU_ISA_COUNT
+} cpu_isa;
 
 /* ---- linear ---- */
 
+/* How the weights of a linear lie in memory.  They are cut into panels: blocks of `cols` columns of the result, one after
+ * the other, each holding all it needs (codes, scales, sums).  pack_<form>.c says how a panel is laid out; k beyond the
+ * matrix and missing columns are zeros. */
+typedef enum cpu_form {
+  CPU_FORM_F32,  /* [k][cols] */
+  CPU_FORM_BF16, /* pairs of k: [k/2][cols][2] */
+  CPU_FORM_F16,
+  CPU_FORM_E4M3, /* [k/4][cols][4] */
+  CPU_FORM_E5M2,
+  CPU_FORM_I8, /* [k/4][cols][4] */
+  CPU_FORM_I4, /* codes of int4, uint4 or e2m1 */
+  CPU_FORM_COUNT
+} cpu_form;
+
+/* What a linear kernel reads its x as; all but F32 are converted row by row before. */
+typedef enum cpu_x {
+  CPU_X_F32,
+  CPU_X_BF16, /* k rounded up to CPU_X_STEP */
+  CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
+  CPU_X_U7,   /* codes 0..127: two products with int8 weights fit 16 bits */
+  CPU_X_COUNT
+} cpu_x;
+enum { CPU_X_STEP = 64 };
+
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
- * w is packed: panels of `panel_cols` columns (cpu_kernels), panel p holds columns p * panel_cols .. as [k][panel_cols],
- * missing ones zero. glu: n counts the results; a panel holds panel_cols/2 columns of up and then the same columns of gate;
+ * glu: n counts the results; a panel holds cols/2 columns of up and then the same columns of gate;
  * y = (act(gate) * up) + residual. */
 typedef struct cpu_gemm {
   int64_t n, k;
-  const float *x;
+  const void *x; /* cpu_x elements */
   int64_t ldx;
-  const float *w;
+  const float *x_scale, *x_zero; /* [m]; U8 and U7 only */
+  const void *w;                 /* panels */
+  int64_t panel_bytes;
+  uint32_t group;       /* k of one scale in panels of grouped forms; 0: one scale a column */
+  uint8_t store, scale; /* accel_plugin_dtype of the codes and of the scales they came with */
+  float outer;          /* factor of all weights; 1 when the format has none */
   float *y;
   int64_t ldy;
   const float *bias, *bias_gate; /* [n] or NULL */
@@ -32,8 +72,14 @@ typedef struct cpu_gemm {
   int32_t act, glu;
   float alpha;
 } cpu_gemm;
-/* Rows [row, row_end) and panels [panel, panel_end) of the result. */
-typedef void cpu_gemm_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
+/* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend on which others there
+ * are. */
+typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
+
+/* Rows of x as a cpu_x: y [rows][ldy], ldy = k rounded up to CPU_X_STEP (the rest zeros); scale[rows] and zero[rows] for the
+ * integers, NULL else.  A row with an infinity or NaN gets a scale that is NaN. */
+typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
+                            float *zero);
 
 /* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V columns of the k rows. */
 typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp);
@@ -129,14 +175,23 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
 
 /* ---- the table ---- */
 
-#define CPU_KERNEL(slot, op, tile, ISA, isa) cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
+#define CPU_LINEAR(form, dtype, rows, cols, from, ISA, isa) cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
+#define CPU_CONVERT(x, dtype, ISA, isa)                  cpu_convert_fn accel_##dtype##_convert_row__##isa;
+#define CPU_KERNEL(slot, op, tile, ISA, isa)             cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
 #include "kernels/kernels.def"
+
+typedef struct cpu_linear_kernel {
+  cpu_linear_fn *run; /* NULL: this ISA has none */
+  int32_t rows, cols; /* of a register tile; cols is also a panel's */
+  cpu_x x;
+} cpu_linear_kernel;
 
 /* The kernels that one ISA uses: of each kind the newest that it can run. */
 typedef struct cpu_kernels {
   cpu_isa isa;
-  int64_t vector, panel_cols, tile_rows; /* floats of a vector; columns of a panel; rows of a register tile */
-  cpu_gemm_fn *gemm;
+  int64_t vector, panel_cols, tile_rows; /* floats of a vector; columns and rows of the fp32 register tile */
+  cpu_linear_kernel linear[CPU_FORM_COUNT];
+  cpu_convert_fn *convert[CPU_X_COUNT];
   cpu_pack_fn *pack;
   cpu_attention_fn *attention;
   cpu_norm_fn *norm;

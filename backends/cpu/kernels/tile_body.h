@@ -1,0 +1,75 @@
+/* tile_body.h - activations, and what happens to a finished fp32 tile of a linear, whatever its weights are: included after
+ * vec_<isa>.h and math_body.h.  GEMM_COLS is the width of a tile and of a panel. */
+#ifndef ACCEL_CPU_TILE_BODY_H
+#define ACCEL_CPU_TILE_BODY_H
+
+#define ACTIVATE(act)                                                            \
+  case act:                                                                      \
+    for (; i + V <= n; i += V) v_store(y + i, v_act(act, v_load(x + i), alpha)); \
+    if (i < n) v_storen(y + i, v_act(act, v_loadn(x + i, n - i), alpha), n - i); \
+    return;
+
+static void activate(int act, float parameter, const float *x, float *y, int64_t n) {
+  vf alpha = v_set(parameter);
+  int64_t i = 0;
+  switch (act) {
+    ACTIVATE(ACCEL_PLUGIN_ACT_NONE)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU_TANH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_GELU_QUICK)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SILU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_TANH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SIGMOID)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU2)
+    ACTIVATE(ACCEL_PLUGIN_ACT_MISH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_LEAKY_RELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SOFTPLUS)
+    ACTIVATE(ACCEL_PLUGIN_ACT_HARDSWISH)
+    ACTIVATE(ACCEL_PLUGIN_ACT_ELU)
+    ACTIVATE(ACCEL_PLUGIN_ACT_RELU6)
+    ACTIVATE(ACCEL_PLUGIN_ACT_SWIGLU_OAI)
+  }
+}
+
+/* ---- what happens to a finished tile, while it is in the first-level cache ---- */
+
+static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols) { /* of columns 0 .. cols-1 */
+  for (int64_t j = 0; bias && j < cols; j += V) {
+    vf b = v_loadn(bias + j, cols - j);
+    for (int64_t i = 0; i < rows; i++) v_store(tile + i * GEMM_COLS + j, v_add(v_load(tile + i * GEMM_COLS + j), b));
+  }
+}
+
+static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+  const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
+                cols = g->n - col < width ? g->n - col : width;
+  add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
+  if (g->glu) { /* left half up, right half gate */
+    add_bias(tile + width, rows, g->bias_gate ? g->bias_gate + col : NULL, cols);
+    vf more = v_set(g->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.0f : 0.0f);
+    for (int64_t i = 0; i < rows; i++) {
+      float *up = tile + i * GEMM_COLS, *gate = up + width;
+      activate(g->act, g->alpha, gate, gate, width);
+      for (int64_t j = 0; j < width; j += V) v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
+    }
+  } else if (g->act != ACCEL_PLUGIN_ACT_NONE) {
+    activate(g->act, g->alpha, tile, tile, rows * GEMM_COLS);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    float *y = g->y + (row + i) * g->ldy + col;
+    const float *t = tile + i * GEMM_COLS, *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
+    if (cols == GEMM_COLS) { /* whole panels without masks */
+      MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V)
+          v_store(y + j, r ? v_add(v_load(t + j), v_load(r + j)) : v_load(t + j));
+      continue;
+    }
+    for (int64_t j = 0; j < cols; j += V) {
+      vf v = v_load(t + j);
+      if (r) v = v_add(v, v_loadn(r + j, cols - j));
+      v_storen(y + j, v, cols - j);
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* pack.h - weights of linear nodes from the canonical formats (plugin.h: accel_plugin_format) into panels (kernels.h:
+ * cpu_form).
+ *
+ * pack.c decides the form and calls one packer a form: pack_<form>.c. */
+#ifndef ACCEL_CPU_PACK_H
+#define ACCEL_CPU_PACK_H
+
+#include "kernels/kernels.h"
+#include "kit/kit.h"
+
+/* A mapped weight matrix [n, k]. */
+typedef struct cpu_matrix {
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  accel_plugin_weight_view view;
+  const float *f32; /* all of it as fp32, when the form is F32; else NULL */
+  int64_t n, k;
+  bool trans; /* F32 only: stored [k, n] */
+} cpu_matrix;
+
+/* Where a column of a panel comes from: a row of a matrix (its column when that is transposed); from NULL: zeros. */
+typedef struct cpu_column {
+  const cpu_matrix *from;
+  int64_t row;
+} cpu_column;
+
+/* What all panels of a matrix have in common. */
+typedef struct cpu_panel {
+  cpu_form form;
+  const cpu_kernels *kernels;
+  const accel_plugin_format *format;
+  int64_t k;
+  int32_t cols;
+} cpu_panel;
+
+/* The form that holds weights of this format on this ISA; F32 when no other does: then they are widened. */
+cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *format);
+/* Bytes of one panel, a multiple of 64. */
+uint64_t cpu_panel_bytes(const cpu_panel *p);
+/* Fills a panel (64-byte aligned) from column[cols]. */
+void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+
+/* One line a form. */
+uint64_t cpu_f32_panel_bytes(const cpu_panel *p);
+void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+
+#endif
