@@ -1,95 +1,15 @@
-/* vec_scalar.h - the vocabulary of vec.h in plain C: one vector is an array of four floats, which any compiler turns into
- * what the baseline has (SSE2, NEON) or into scalar code. */
+/* vec_scalar.h - the vocabulary of vec.h in plain C: four floats that any compiler turns into what the baseline has (SSE2) or into
+ * scalar code. */
 #ifndef ACCEL_CPU_VEC_SCALAR_H
 #define ACCEL_CPU_VEC_SCALAR_H
 
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-
 #define CPU_NAME_(op, tile) accel_f32_##op##_##tile##__scalar
 #define CPU_NAME(op, tile)  CPU_NAME_(op, tile)
-#define V                   4
 #define V_REGISTERS         16
 #define V_ANGLE_LIMIT       6000.0f /* of v_sincos */
-#define V_INLINE            static inline __attribute__((always_inline))
-
-typedef float vf __attribute__((vector_size(16)));
-typedef int32_t vm __attribute__((vector_size(16)));  /* all ones or all zeros in each lane */
-typedef uint32_t vu __attribute__((vector_size(16))); /* bits: wraps around */
-
-V_INLINE vf v_load(const float *p) {
-  vf x;
-  memcpy(&x, p, sizeof x);
-  return x;
-}
-V_INLINE vf v_zero(void) { return (vf){0, 0, 0, 0}; }
-V_INLINE vf v_loadn(const float *p, int64_t n) {
-  if (n >= V) return v_load(p);
-  vf x = v_zero();
-  for (int64_t i = 0; i < n; i++) x[i] = p[i];
-  return x;
-}
-V_INLINE void v_store(float *p, vf x) { memcpy(p, &x, sizeof x); }
-V_INLINE void v_storen(float *p, vf x, int64_t n) {
-  if (n >= V)
-    v_store(p, x);
-  else
-    for (int64_t i = 0; i < n; i++) p[i] = x[i];
-}
-V_INLINE vf v_set(float x) { return (vf){x, x, x, x}; }
-V_INLINE vf v_add(vf a, vf b) { return a + b; }
-V_INLINE vf v_sub(vf a, vf b) { return a - b; }
-V_INLINE vf v_mul(vf a, vf b) { return a * b; }
-V_INLINE vf v_div(vf a, vf b) { return a / b; }
-V_INLINE vf v_fma(vf a, vf b, vf c) { return a * b + c; }
-V_INLINE vf v_fnma(vf a, vf b, vf c) { return c - a * b; }
-/* x with the sign bit inverted where `sign` is -0. */
-V_INLINE vf v_flip(vf x, vf sign) { return (vf)((vm)x ^ (vm)sign); }
-V_INLINE vm v_lt(vf a, vf b) { return (vm)(a < b); }
-V_INLINE vf v_select(vm m, vf yes, vf no) { return (vf)(((vm)yes & m) | ((vm)no & ~m)); }
-V_INLINE vf v_min(vf a, vf b) { return v_select(v_lt(a, b), a, b); } /* b when either is NaN, as on x86 */
-V_INLINE vf v_max(vf a, vf b) { return v_select(v_lt(b, a), a, b); }
-V_INLINE vf v_sqrt(vf x) { return (vf){sqrtf(x[0]), sqrtf(x[1]), sqrtf(x[2]), sqrtf(x[3])}; }
-V_INLINE vf v_abs(vf x) { return (vf)((vu)x & 0x7fffffffu); }
-V_INLINE vf v_copysign(vf x, vf sign) { return (vf)(((vu)x & 0x7fffffffu) | ((vu)sign & 0x80000000u)); }
-/* For |x| < 2^22; larger ones and NaN pass unchanged. */
-V_INLINE vf v_rint(vf x) {
-  vf magic = v_copysign(v_set(8388608.0f), x);
-  return v_select(v_lt(v_abs(x), v_set(4194304.0f)), (x + magic) - magic, x);
-}
-/* Integral n, |n| < 2^22, as two's complement; anything for others. */
-V_INLINE vu v_bits(vf n) { return (vu)(n + v_set(12582912.0f)) - 0x4b400000u; }
-/* x 2^n for integral n; only for results that are normal numbers. */
-V_INLINE vf v_ldexp_normal(vf x, vf n) { return x * (vf)(((v_bits(n) + 127u) & 0xffu) << 23); }
-/* Same for |n| <= 252 and every result. */
-V_INLINE vf v_ldexp(vf x, vf n) {
-  vf half = v_rint(n * 0.5f);
-  return v_ldexp_normal(v_ldexp_normal(x, half), n - half);
-}
-/* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
-V_INLINE vf v_frexp(vf x, vf *exponent) {
-  vm tiny = v_lt(x, v_set(1.17549435e-38f));
-  x = v_select(tiny, x * 8388608.0f, x);
-  vm e = (vm)((vu)x - 0x3f3504f3u) >> 23; /* 1/sqrt 2 */
-  *exponent = __builtin_convertvector(e, vf) - v_select(tiny, v_set(23.0f), v_zero());
-  return (vf)((vu)x - ((vu)e << 23));
-}
-V_INLINE float v_sum(vf x) { return (x[0] + x[2]) + (x[1] + x[3]); }
-/* Largest element; what it answers when one is NaN is not defined. */
-V_INLINE float v_largest(vf x) {
-  float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];
-  return a > b ? a : b;
-}
-/* Into the second-level cache. */
-V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
-V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
-
-/* Four rows of four: x[i] holds row i, becomes column i. */
-V_INLINE void v_transpose(vf x[V]) {
-  vf y[V];
-  for (int i = 0; i < V; i++) y[i] = (vf){x[0][i], x[1][i], x[2][i], x[3][i]};
-  for (int i = 0; i < V; i++) x[i] = y[i];
-}
+#define V_FMA(a, b, c)      ((a) * (b) + (c))
+#define V_FNMA(a, b, c)     ((c) - (a) * (b))
+#define V_SQRT(x)           ((vf){sqrtf((x)[0]), sqrtf((x)[1]), sqrtf((x)[2]), sqrtf((x)[3])})
+#include "kernels/vec_four.h"
 
 #endif
