@@ -106,6 +106,10 @@ typedef struct accel_params {
   void *progress_user;
   accel_cancel_fn cancel;
   void *cancel_user;
+  uint64_t cache_limit;         /* bytes of packed weights on disk; 0: $ACCEL_CACHE_LIMIT, else 20 GiB or a tenth of the disk, the lesser */
+  uint64_t memory_limit;        /* bytes a model may use; more is refused as not fitting; 0: $ACCEL_MEM_LIMIT, else none */
+  uint32_t no_cache;            /* 1: packed weights are neither read from the cache nor written to it; also $ACCEL_NO_CACHE=1 */
+  uint32_t reserved;
 } accel_params;
 
 ACCEL_API accel_params accel_params_default(void);

@@ -30,7 +30,7 @@ extern "C" {
 
 /* 0.x: may still change between minors until the CPU, OpenCL and emulated HIP plugins pass the suite on it. */
 #define ACCEL_PLUGIN_ABI_MAJOR 0u
-#define ACCEL_PLUGIN_ABI_MINOR 1u
+#define ACCEL_PLUGIN_ABI_MINOR 2u
 #define ACCEL_PLUGIN_ABI(major, minor) (((uint32_t)(major) << 16) | (uint32_t)(minor))
 #define ACCEL_PLUGIN_ABI_NOW ACCEL_PLUGIN_ABI(ACCEL_PLUGIN_ABI_MAJOR, ACCEL_PLUGIN_ABI_MINOR)
 #define ACCEL_PLUGIN_QUERY_SYMBOL "accel_plugin_query"
@@ -276,6 +276,21 @@ typedef struct accel_plugin_weight_view {
 } accel_plugin_weight_view;
 
 typedef void (*accel_plugin_task_fn)(void *arg, uint32_t index, uint32_t worker);
+typedef struct accel_plugin_part { /* of a cache entry */
+  const void *data;
+  uint64_t n; /* bytes */
+} accel_plugin_part;
+
+/* What one launch did.  flop: multiplications and additions of the op's definition; bytes: weights in their format,
+ * operands and results once each, whatever a cache saved. */
+typedef struct accel_plugin_step {
+  uint32_t size, entry;
+  const int32_t *node; /* [n_node] nodes done by this launch; more than one where the plugin joins them */
+  uint32_t n_node, reserved;
+  double begin_us, end_us; /* microseconds on the clock of the run's machine; only differences mean anything */
+  double flop, bytes;
+} accel_plugin_step;
+
 typedef struct accel_plugin_host {
   uint32_t size, abi;
   void *self; /* first argument of every function here */
@@ -284,10 +299,13 @@ typedef struct accel_plugin_host {
    * reads the mapped file itself: embedding tables on a CPU).  NULL outside init. */
   int32_t (*weight_map)(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error);
   void (*weight_unmap)(void *self, uint32_t index);
-  /* Persistent cache of byte strings; get returns malloc'd bytes to be freed with `release`.  May be NULL. */
-  int32_t (*cache_get)(void *self, const char *key, void **bytes, size_t *n);
-  int32_t (*cache_put)(void *self, const char *key, const void *bytes, size_t n);
-  void (*release)(void *bytes);
+  /* Persistent cache of byte strings, such as packed weights; both may be NULL.  `key` must name everything the bytes depend
+   * on that the plugin decides: program.hash (program and weights' identity), formats, instruction set, layout, entry.  The
+   * core adds the plugin's name and build.  get, bytes NULL: *n becomes the entry's size.  Otherwise *n must be that size
+   * and bytes[*n] is filled; what was read is checked, so a damaged entry is a miss.  Nonzero: a miss, `bytes` is undefined.
+   * put joins the parts into one entry; it may decline (disk full, read-only, switched off), which is no error: nonzero. */
+  int32_t (*cache_get)(void *self, const char *key, void *bytes, uint64_t *n);
+  int32_t (*cache_put)(void *self, const char *key, const accel_plugin_part *part, uint32_t n_part);
   /* Runs fn(arg, i, worker) for i in [0, n) on the context's pool, worker < workers(); returns when all are done.
    * Not to be called from inside fn. */
   void (*parallel)(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg);
@@ -296,6 +314,9 @@ typedef struct accel_plugin_host {
   void (*progress)(void *self, uint32_t done, uint32_t all); /* stages.  May be NULL */
   int32_t (*allreduce)(void *self, void *host_buffer, size_t n, int dtype); /* NULL: world is 1 */
   int (*fault)(void *self, const char *point); /* tests: nonzero means "fail here" (ACCEL_FAIL_AT).  May be NULL */
+  /* Told of each step of a run, from the thread that runs it, in order; NULL (the rule): nothing is measured.  A device
+   * plugin may put off its calls to the end of the run.  Ask again at each run: it comes and goes between runs. */
+  void (*profile)(void *self, const accel_plugin_step *step);
 } accel_plugin_host;
 
 /* ---- devices ---- */
@@ -351,6 +372,7 @@ typedef struct accel_plugin_options {
   accel_plugin_precision precision;
   const accel_plugin_host *host;
   const char *extra; /* "key=value;..." of the registry's options for this hardware; unknown keys are refused */
+  const int64_t *symbol; /* estimate: [program.n_symbol] values to plan for, 0: the symbol's typical one; NULL: all 0 */
 } accel_plugin_options;
 
 /* ---- running ---- */

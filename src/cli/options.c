@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/size.h"
 
 const cli_option cli_options[OPT_END] = {
 #define OPTION(id, name, letter, kind, value, min, max, help) {name, letter, CLI_##kind, value, min, max, help},
@@ -21,6 +22,10 @@ bool cli_takes(const cli_command *command, cli_option_id id) {
 
 int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise) {
   return run->value[id] ? strtoll(run->value[id], NULL, 10) : otherwise;
+}
+
+void cli_size(const cli_run *run, cli_option_id id, uint64_t *bytes) {
+  if (run->value[id]) accel__parse_bytes(run->value[id], bytes);
 }
 
 /* Edits (insert, remove, replace) from a to b; both are short. */
@@ -86,6 +91,10 @@ static int check_value(const cli_run *run, cli_option_id id, const char *from, c
     if (end == value || *end || errno || number < o->min || number > o->max)
       return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from, (long long)o->min,
                        (long long)o->max, value);
+  } else if (o->kind == CLI_SIZE) {
+    uint64_t bytes;
+    if (!accel__parse_bytes(value, &bytes))
+      return cli_usage(run, "%s takes a size such as 512M or 20G, not '%s'", from, value);
   } else if (o->kind == CLI_CHOICE && !one_of(value, o->value)) {
     return cli_usage(run, "%s takes one of %s, not '%s'", from, o->value, value);
   } else if (id == OPT_DUMP_PROGRAM && strcmp(value, "1") != 0 && !one_of(value, o->value)) {

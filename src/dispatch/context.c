@@ -1,6 +1,11 @@
 /* context.c - the parts of a context that are made on first use, and the callbacks. */
 #include "dispatch/context.h"
 
+#include <string.h>
+
+#include "core/file.h"
+#include "core/size.h"
+
 accel_status accel__context_registry(accel *ctx, accel__registry **out) {
   accel_status status = ACCEL_OK;
   pthread_mutex_lock(&ctx->lock);
@@ -23,6 +28,35 @@ accel_status accel__context_hardware(accel *ctx, accel__hardware **out) {
   pthread_mutex_unlock(&ctx->lock);
   *out = ctx->hardware;
   return status;
+}
+
+/* Where packed weights are kept and how many; a limit that cannot be read is the default one, with a line in the log. */
+static void find_cache(accel *ctx) {
+  const char *limit = accel__env("ACCEL_CACHE_LIMIT"), *given = ctx->params.cache_directory;
+  char *root = NULL;
+  ctx->cache = (accel__cache){.limit = ctx->params.cache_limit, .log = &ctx->log};
+  if (!given && accel__cache_directory(&ctx->arena, &root) != ACCEL_OK) accel__clear_error();
+  if (given || root) ctx->cache.directory = accel__path_join(&ctx->arena, given ? given : root, "packed");
+  if (!ctx->cache.limit && limit && !accel__parse_bytes(limit, &ctx->cache.limit))
+    accel__logf(&ctx->log, ACCEL_LOG_WARNING, "ACCEL_CACHE_LIMIT: '%s' is no size such as 20G", limit);
+  ctx->cache_known = true;
+}
+
+const accel__cache *accel__context_cache(accel *ctx, bool usable) {
+  const char *off = accel__env("ACCEL_NO_CACHE");
+  pthread_mutex_lock(&ctx->lock);
+  if (!ctx->cache_known) find_cache(ctx);
+  pthread_mutex_unlock(&ctx->lock);
+  if (usable && (!ctx->cache.directory || ctx->params.no_cache || (off && strcmp(off, "0")))) return NULL;
+  return &ctx->cache;
+}
+
+accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes) {
+  const char *limit = accel__env("ACCEL_MEM_LIMIT");
+  *bytes = ctx->params.memory_limit;
+  if (!*bytes && limit && !accel__parse_bytes(limit, bytes))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "ACCEL_MEM_LIMIT: '%s' is no size such as 4G", limit);
+  return ACCEL_OK;
 }
 
 accel_status accel__check_cancelled(accel *ctx) {

@@ -9,6 +9,7 @@
 #include "core/threads.h"
 #include "hardware/hardware.h"
 #include "registry/registry.h"
+#include "weights/cache.h"
 
 struct accel {
   accel_params params; /* with its strings copied to the arena */
@@ -19,12 +20,18 @@ struct accel {
   accel__hardware *hardware;
   pthread_mutex_t lock;             /* of what is made on first use, and of the list of endpoints */
   struct accel_endpoint *endpoints; /* alive, newest first */
+  accel__cache cache;               /* see accel__context_cache */
+  bool cache_known;
 };
 
 /* The registry, parsed at the first call. */
 accel_status accel__context_registry(accel *ctx, accel__registry **out);
 /* Detection and plugins; looks at nothing before it is asked. */
 accel_status accel__context_hardware(accel *ctx, accel__hardware **out);
+/* The store of packed weights.  NULL from `usable` when caching is switched off or there is no place for it. */
+const accel__cache *accel__context_cache(accel *ctx, bool usable);
+/* Bytes a model may use by params or ACCEL_MEM_LIMIT; 0: no limit. */
+accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes);
 /* ACCEL_ERROR_CANCELLED when the context's callback asks to stop. */
 accel_status accel__check_cancelled(accel *ctx);
 void accel__report_progress(accel *ctx, const char *what, uint64_t done, uint64_t all);

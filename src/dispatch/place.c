@@ -6,50 +6,7 @@
 #include "core/text.h"
 #include "dispatch/endpoint.h"
 #include "dispatch/precision.h"
-
-/* ---- services lent to the plugin ---- */
-
-static void host_log(void *self, int level, const char *message) {
-  accel_endpoint *ep = self;
-  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s", ep->plugin ? ep->plugin->name : "plugin", message);
-}
-
-static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
-  accel_endpoint *ep = self;
-  accel_status status = accel__source_map(ep->source, index, out);
-  if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
-  if (error) {
-    error->rc = status >= ACCEL_ERROR_DRIVER ? (int32_t)status : ACCEL_PLUGIN_E_IO;
-    error->node = -1;
-    strncpy(error->message, accel__message(), sizeof error->message - 1);
-  }
-  return error ? error->rc : ACCEL_PLUGIN_E_IO;
-}
-
-static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(((accel_endpoint *)self)->source, index); }
-static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
-  accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
-}
-static uint32_t host_workers(void *self) { return accel__pool_size(((accel_endpoint *)self)->ctx->pool); }
-static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
-
-static int host_cancelled(void *self) {
-  const accel_params *params = &((accel_endpoint *)self)->ctx->params;
-  return params->cancel && params->cancel(params->cancel_user);
-}
-
-static void lend_services(accel_endpoint *ep) {
-  ep->host = (accel_plugin_host){.size = sizeof ep->host,
-                                 .abi = ACCEL_PLUGIN_ABI_NOW,
-                                 .self = ep,
-                                 .log = host_log,
-                                 .weight_map = host_weight_map,
-                                 .weight_unmap = host_weight_unmap,
-                                 .parallel = host_parallel,
-                                 .workers = host_workers,
-                                 .cancelled = host_cancelled,
-                                 .fault = host_fault};
-}
+#include "dispatch/services.h"
 
 /* ---- one candidate ---- */
 
@@ -94,6 +51,7 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
   ACCEL_TRY(accel__source_new(weights, p->n_weight, ep->checkpoint, ep->seed, ep->precision.format, &ep->source));
   ep->plugin = device->plugin;
   ep->device = device->index;
+  ep->device_info = device->facts;
   accel_status status = init_plugin(ep, device);
   if (status != ACCEL_OK) {
     accel__source_free(&ep->source);
@@ -168,10 +126,7 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
     }
     for (uint32_t k = 0; precisions[k]; k++) {
       last = try_candidate(ep, device, precisions[k], request);
-      if (last == ACCEL_OK) {
-        ep->device_info = device->facts;
-        return write_placement(ep, device, precisions[k], request, why);
-      }
+      if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
       if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
           last == ACCEL_ERROR_IO)
         return last;
@@ -191,7 +146,8 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
   accel__hardware *hardware;
   accel__choice choice = {0};
   reasons why = {0};
-  lend_services(ep);
+  accel__lend_services(ep);
+  accel__program_identify(ep->model->program, accel__weights_identity(ep));
   ep->check_finite =
       request->precision != NULL; /* a precision that was named, or chosen by "auto", must give finite numbers */
   ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));

@@ -157,7 +157,6 @@ static uint32_t host_workers(void *self) {
   const accel_plugin_host *base = ((selftest_host *)self)->base;
   return base && base->workers ? base->workers(base->self) : 1;
 }
-static void host_release(void *bytes) { free(bytes); }
 static int host_fault(void *self, const char *point) {
   const accel_plugin_host *base = ((selftest_host *)self)->base;
   return base && base->fault ? base->fault(base->self, point) : 0;
@@ -274,7 +273,6 @@ accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const 
                             .log = host_log,
                             .weight_map = host_weight_map,
                             .weight_unmap = host_weight_unmap,
-                            .release = host_release,
                             .parallel = host_parallel,
                             .workers = host_workers,
                             .fault = host_fault};

@@ -492,12 +492,15 @@ void accel__program_peek(const accel__program *p, accel_plugin_program *view) {
   }
 }
 
-/* Of the text form (everything but the constants' values), the constants, and where each weight comes from. */
+/* Of the text form (everything but the constants' values), the constants, and where each weight comes from.  Whose weights
+ * they are, accel__program_identify adds. */
 static bool hash_program(accel__program *p) {
   accel__buffer text = {0};
   accel__program_text(&p->view, &text);
   for (uint32_t i = 0; i < p->n_weight; i++) {
-    for (uint32_t k = 0; k < p->spec[i].n_parts; k++) accel__buffer_printf(&text, "%s\n", p->spec[i].parts[k]);
+    const accel__weight_spec *s = &p->spec[i];
+    for (uint32_t k = 0; k < s->n_parts; k++) accel__buffer_printf(&text, "%s\n", s->parts[k]);
+    accel__buffer_printf(&text, "%lld %lld %d\n", (long long)s->first_row, (long long)s->stored_rows, s->derive != NULL);
   }
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = &p->tensor[i];
@@ -523,6 +526,11 @@ accel_status accel__program_finish(accel__program *p) {
   ACCEL_TRY(accel__program_validate(&p->view));
   p->finished = true;
   return hash_program(p) ? ACCEL_OK : accel__no_memory(0);
+}
+
+void accel__program_identify(accel__program *p, uint64_t weights) {
+  const uint64_t both[2] = {p->view.hash, weights};
+  p->view.hash = accel__hash(both, sizeof both, 2);
 }
 
 const accel_plugin_program *accel__program_view(const accel__program *p) { return p->finished ? &p->view : NULL; }

@@ -39,6 +39,8 @@ int32_t accel__program_fail(accel__program *p, accel_status code, const char *fo
 /* Runs validation and fusion, fixes the hash; afterwards the view is valid until accel__program_free. */
 accel_status accel__program_finish(accel__program *p);
 const accel_plugin_program *accel__program_view(const accel__program *p);
+/* Mixes the weights' identity (their files, or the seed) into the hash, which keys caches.  Once, before a plugin sees it. */
+void accel__program_identify(accel__program *p, uint64_t weights);
 
 /* ---- dims: folded and shared as they are built ---- */
 accel__dim accel__const_dim(accel__program *p, int64_t value);

@@ -72,8 +72,12 @@ static accel_status open_shard(accel__checkpoint *c, const char *path, shard *s)
   struct stat about;
   ACCEL_TRY(accel__file_map(path, &s->map));
   ACCEL_TRY(accel__safetensors_parse(s->map.data, s->map.n, path, &c->arena, &s->header));
-  uint64_t facts[2] = {s->map.n, 0};
-  if (stat(path, &about) == 0) facts[1] = (uint64_t)about.st_mtim.tv_sec * 1000000000u + (uint64_t)about.st_mtim.tv_nsec;
+  uint64_t facts[4] = {s->map.n};
+  if (stat(path, &about) == 0) {
+    facts[1] = (uint64_t)about.st_mtim.tv_sec * 1000000000u + (uint64_t)about.st_mtim.tv_nsec;
+    facts[2] = (uint64_t)about.st_ctim.tv_sec * 1000000000u + (uint64_t)about.st_ctim.tv_nsec; /* archives set mtimes */
+    facts[3] = (uint64_t)about.st_ino;
+  }
   c->hash = accel__hash(facts, sizeof facts, c->hash);
   c->hash = accel__hash(s->map.data, s->header.data_start, c->hash);
   return ACCEL_OK;

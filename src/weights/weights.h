@@ -54,7 +54,7 @@ const accel__tensor_info *accel__checkpoint_at(const accel__checkpoint *c, uint3
 const accel__tensor_info *accel__checkpoint_find(const accel__checkpoint *c, const char *name); /* NULL: absent */
 const char *accel__checkpoint_metadata(const accel__checkpoint *c, const char *key);            /* NULL: absent */
 const char *accel__checkpoint_file(const accel__checkpoint *c, uint32_t file);                  /* path */
-uint64_t accel__checkpoint_hash(const accel__checkpoint *c); /* of file sizes, mtimes and headers: a cache key */
+uint64_t accel__checkpoint_hash(const accel__checkpoint *c); /* of file sizes, times, inodes and headers: a cache key */
 /* Drops a tensor's pages from memory; they come back from the file when touched. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 

@@ -11,6 +11,7 @@
 
 #include "core/arena.h"
 #include "core/config.h"
+#include "core/size.h"
 #include "core/text.h"
 
 /* ---- arena ---- */
@@ -352,6 +353,30 @@ static void test_nearest(void **state) {
   assert_null(accel__nearest(long_name, known, N));
 }
 
+static void test_sizes(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    uint64_t bytes;
+  } good[] = {{"0", 0},
+              {"1536", 1536},
+              {"1K", 1024},
+              {"1.5M", 3u << 19},
+              {"20G", UINT64_C(20) << 30},
+              {"2 GiB", UINT64_C(2) << 30},
+              {"3kb", 3072},
+              {"1T", UINT64_C(1) << 40},
+              {"7B", 7},
+              {"0.25k", 256}};
+  static const char *const bad[] = {"", "-1", "G", "1X", "1GG", "1 2", "nan", "0x10", "1e3", "9999999999T", ".5M", " 1"};
+  uint64_t n;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    assert_true(accel__parse_bytes(good[i].text, &n));
+    assert_int_equal(n, good[i].bytes);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(accel__parse_bytes(bad[i], &n));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_arena),
@@ -367,6 +392,7 @@ int main(void) {
       cmocka_unit_test(test_utf8_round_trip),
       cmocka_unit_test(test_utf8_malformed),
       cmocka_unit_test(test_strings),
+      cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_glob),
       cmocka_unit_test(test_nearest),
   };

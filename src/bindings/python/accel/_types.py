@@ -23,7 +23,8 @@ def _struct(name: str, *fields: Any) -> Any:
 accel_params = _struct(
     "accel_params", ("size", u32), ("threads", u32), ("plugin_path", text), ("registry_path", text), ("cache_directory", text),
     ("log", LogFunction), ("log_user", C.c_void_p), ("log_level", C.c_int), ("allow_software", u32),
-    ("progress", ProgressFunction), ("progress_user", C.c_void_p), ("cancel", CancelFunction), ("cancel_user", C.c_void_p))
+    ("progress", ProgressFunction), ("progress_user", C.c_void_p), ("cancel", CancelFunction), ("cancel_user", C.c_void_p),
+    ("cache_limit", u64), ("memory_limit", u64), ("no_cache", u32), ("reserved", u32))
 
 accel_strings = _struct("accel_strings", ("n", u32), ("item", C.POINTER(text)))
 

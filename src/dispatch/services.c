@@ -1,0 +1,110 @@
+/* services.c - the services of the core that a plugin is lent with each call: log, weights, cache, threads, cancel, profile.
+ */
+#include "dispatch/services.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/config.h"
+#include "core/text.h"
+
+static void host_log(void *self, int level, const char *message) {
+  accel_endpoint *ep = self;
+  accel__logf(&ep->ctx->log, (accel_log_level)level, "%s: %s", ep->plugin ? ep->plugin->name : "plugin", message);
+}
+
+static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
+  accel_endpoint *ep = self;
+  accel_status status = accel__source_map(ep->source, index, out);
+  if (status == ACCEL_OK) return ACCEL_PLUGIN_OK;
+  if (error) {
+    error->rc = status >= ACCEL_ERROR_DRIVER ? (int32_t)status : ACCEL_PLUGIN_E_IO;
+    error->node = -1;
+    strncpy(error->message, accel__message(), sizeof error->message - 1);
+  }
+  return error ? error->rc : ACCEL_PLUGIN_E_IO;
+}
+
+static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(((accel_endpoint *)self)->source, index); }
+static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
+  accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
+}
+static uint32_t host_workers(void *self) { return accel__pool_size(((accel_endpoint *)self)->ctx->pool); }
+static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
+
+static int host_cancelled(void *self) {
+  const accel_params *params = &((accel_endpoint *)self)->ctx->params;
+  return params->cancel && params->cancel(params->cancel_user);
+}
+
+/* ---- cache ---- */
+
+/* Size and times of the file that holds `symbol` (the loader keeps copies of plugins' tables, so one of their functions):
+ * the build id alone does not tell two builds of one working tree apart. */
+static uint64_t code_identity(const void *symbol) {
+  Dl_info where;
+  struct stat about;
+  if (!dladdr(symbol, &where) || !where.dli_fname || stat(where.dli_fname, &about)) return 0;
+  const int64_t facts[] = {about.st_size, about.st_mtim.tv_sec, about.st_mtim.tv_nsec, about.st_ctim.tv_sec,
+                           about.st_ctim.tv_nsec};
+  return accel__hash(facts, sizeof facts, 3);
+}
+
+/* The plugin's key behind everything that it need not know: whose code packs, and whose quantises.  NULL: no cache. */
+static char *cache_key(const accel_endpoint *ep, const char *key) {
+  accel__buffer b = {0};
+  uint64_t core = code_identity(accel__config_table), plugin = code_identity((const void *)(uintptr_t)ep->plugin->init);
+  if (!core || !plugin) return NULL;
+  accel__buffer_printf(&b, "%s %s %016llx %016llx %s", ep->plugin->name, ep->plugin->build_id, (unsigned long long)plugin,
+                       (unsigned long long)core, key);
+  if (!b.failed) return b.data;
+  accel__buffer_free(&b);
+  return NULL;
+}
+
+static int32_t host_cache_get(void *self, const char *key, void *bytes, uint64_t *n) {
+  accel_endpoint *ep = self;
+  const accel__cache *cache = accel__context_cache(ep->ctx, true);
+  char *whole = cache ? cache_key(ep, key) : NULL;
+  bool found = whole && (bytes ? accel__cache_get(cache, whole, bytes, *n) : accel__cache_size(cache, whole, n));
+  free(whole);
+  return found ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+static int32_t host_cache_put(void *self, const char *key, const accel_plugin_part *part, uint32_t n_part) {
+  accel_endpoint *ep = self;
+  const accel__cache *cache = accel__context_cache(ep->ctx, true);
+  char *whole = cache ? cache_key(ep, key) : NULL;
+  accel__buffer label = {0};
+  accel__buffer_printf(&label, "%s, %s, for %s (%s)", ep->name, ep->precision.name, ep->plugin->name, ep->device_info.arch);
+  bool kept = whole && !label.failed && accel__cache_put(cache, whole, label.data, part, n_part);
+  accel__buffer_free(&label);
+  free(whole);
+  return kept ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_IO;
+}
+
+/* Weights' identity: the checkpoint's files or the seed, and the configuration that says how they are read. */
+uint64_t accel__weights_identity(const accel_endpoint *ep) {
+  char *config = ep->config.root ? cJSON_PrintUnformatted(ep->config.root) : NULL;
+  const uint64_t facts[] = {ep->checkpoint != NULL, ep->checkpoint ? accel__checkpoint_hash(ep->checkpoint) : ep->seed,
+                            config ? accel__hash(config, strlen(config), 4) : 0};
+  cJSON_free(config);
+  return accel__hash(facts, sizeof facts, 5);
+}
+
+void accel__lend_services(accel_endpoint *ep) {
+  ep->host = (accel_plugin_host){.size = sizeof ep->host,
+                                 .abi = ACCEL_PLUGIN_ABI_NOW,
+                                 .self = ep,
+                                 .log = host_log,
+                                 .weight_map = host_weight_map,
+                                 .weight_unmap = host_weight_unmap,
+                                 .cache_get = host_cache_get,
+                                 .cache_put = host_cache_put,
+                                 .parallel = host_parallel,
+                                 .workers = host_workers,
+                                 .cancelled = host_cancelled,
+                                 .fault = host_fault};
+}

@@ -1,0 +1,14 @@
+/* services.h - what a plugin is lent by the core (accel_plugin_host), for one endpoint. */
+#ifndef ACCEL_DISPATCH_SERVICES_H
+#define ACCEL_DISPATCH_SERVICES_H
+
+#include "dispatch/endpoint.h"
+
+/* Fills ep->host; its self is the endpoint.  cache_get and cache_put go to the context's cache, each key behind the
+ * identity of the plugin's and the library's code. */
+void accel__lend_services(accel_endpoint *ep);
+
+/* Of the endpoint's weights: what accel__program_identify takes. */
+uint64_t accel__weights_identity(const accel_endpoint *ep);
+
+#endif
