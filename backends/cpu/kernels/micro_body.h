@@ -11,21 +11,23 @@
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
-enum { MICRO_STEPS = 4 }; /* of k in one round of the loop: what is not a multiply-add takes their ports */
+/* Of k in one round of the loop: what is not a multiply-add takes their ports. */
+enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
 
 typedef vf micro_sums[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
 
-/* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times lda from it. */
-V_INLINE void micro_step(const int rows, const int panels, const float *const *x, int64_t lda, int64_t lda3, const float *b,
+/* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times `row` bytes from it. */
+V_INLINE void micro_step(const int rows, const int panels, const char *const *x, int64_t row, int64_t row3, const float *b,
                          int64_t panel, const int u, vf (*sum)[GEMM_ROWS * GEMM_VECS]) {
   vf y[GEMM_ROWS * GEMM_VECS];
   MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) {
     y[j] = v_load(b + j / GEMM_VECS * panel + u * GEMM_COLS + j % GEMM_VECS * V);
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    vf w = v_set(x[i / 4][(i % 4 == 3 ? lda3 : i % 4 * lda) + u]);
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = v_fma(w, y[j], sum[i][j]); }
+    vf w = v_set(((const float *)(x[i / 4] + (i % 4 == 3 ? row3 : i % 4 * row)))[u]);
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { v_accumulate(&sum[i][j], w, y[j]); }
   }
+  v_fence();
 }
 
 /* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side.
@@ -36,25 +38,30 @@ V_INLINE void micro(const int rows, const int panels, int64_t k_count, const flo
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = v_zero(); }
   }
-  const float *x[4] = {a, rows > 4 ? a + 4 * lda : a, rows > 8 ? a + 8 * lda : a, rows > 12 ? a + 12 * lda : a};
-  int64_t lda3 = 3 * lda, k = 0;
-  for (; k + MICRO_STEPS <= k_count; k += MICRO_STEPS) {
+  const char *x[4];
+  for (int i = 0; i < 4; i++) x[i] = (const char *)(4 * i < rows ? a + 4 * i * lda : a);
+  int64_t row = 4 * lda, row3 = 3 * row, rounds = k_count / MICRO_STEPS;
+  for (; rounds > 0; rounds--) {
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
-    MICRO_KEEP(lda3);
+    MICRO_KEEP(row);
+    MICRO_KEEP(row3);
     v_prefetch_far(ahead);
     v_prefetch_far(ahead + 16);
     if (ahead_step > 32) {
-      MICRO_UNROLL for (int i = 2; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
+      MICRO_UNROLL for (int i = 2; i < 4; i++) { v_prefetch_far(ahead + 16 * i); }
+    }
+    if (ahead_step > 64) {
+      MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     ahead += ahead_step;
-    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, panels, x, lda, lda3, b, panel, u, sum); }
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, panels, x, row, row3, b, panel, u, sum); }
     b += MICRO_STEPS * GEMM_COLS;
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += MICRO_STEPS; }
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * MICRO_STEPS; }
   }
-  for (; k < k_count; k++) {
-    micro_step(rows, panels, x, lda, lda3, b, panel, 0, sum);
+  for (int64_t k = k_count % MICRO_STEPS; k > 0; k--) {
+    micro_step(rows, panels, x, row, row3, b, panel, 0, sum);
     b += GEMM_COLS;
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i]++; }
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4; }
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { v_store(c + i * ldc + j * V, sum[i][j]); }

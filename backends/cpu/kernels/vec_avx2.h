@@ -35,6 +35,10 @@ V_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 V_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 V_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 V_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+/* sum += a b without ever moving sum to another register: with sixteen of them compilers else spill. */
+V_INLINE void v_accumulate(vf *sum, vf a, vf b) { __asm__("vfmadd231ps %2, %1, %0" : "+x"(*sum) : "x"(a), "x"(b)); }
+/* No load moves across: hoisted ones would need registers that there are not. */
+V_INLINE void v_fence(void) { __asm__ volatile("" ::: "memory"); }
 V_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 V_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 V_INLINE vf v_sqrt(vf x) { return _mm256_sqrt_ps(x); }
