@@ -8,6 +8,7 @@
 #ifndef ACCEL_CPU_H
 #define ACCEL_CPU_H
 
+#include "conv_weights.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 #include "pack.h"
@@ -51,6 +52,7 @@ typedef struct cpu_self {
   uint32_t n_linear;
   int32_t *linear_of; /* [n_node]: index into linear, -1 none */
   void *arena;        /* all packed panels */
+  cpu_convs convs;
 } cpu_self;
 
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);

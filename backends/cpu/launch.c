@@ -3,6 +3,7 @@
  * Ops without a vector form here (or shapes a vector form does not take) go to the kit's scalar kernels; the linear matrices
  * that those would need row-major are kept so by weights.c. */
 #include "cpu.h"
+#include "ops.h"
 
 enum { TASKS_PER_WORKER = 4 };
 static const double WORTH_SPLITTING = 8000.0; /* nanoseconds: a few times what waking the other threads costs */
@@ -51,7 +52,7 @@ int32_t cpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
     case ACCEL_PLUGIN_OP_ROPE:
       return cpu_launch_rope(s, l, error);
   }
-  return kit_scalar(l->node->op)(l, error);
+  return cpu_launch_op(s, l, error);
 }
 
 uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
@@ -65,12 +66,14 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
   if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes);
   if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
-  return 0;
+  return cpu_op_workspace(&kernels, shapes, workers);
 }
 
 bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {
   (void)program;
   switch (node->op) {
+    case ACCEL_PLUGIN_OP_CONV: /* rows */
+      return operand == 0 && (node->state >= 0 || kit_attr_i(node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
     case ACCEL_PLUGIN_OP_LINEAR:
       return operand == 0;
     case ACCEL_PLUGIN_OP_ATTENTION:

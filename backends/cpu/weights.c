@@ -72,7 +72,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
     s->linear_of[i] = -1;
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if (!packed || (k != 1 && k != 4)) {
+      if ((!packed || (k != 1 && k != 4)) && !(k == 1 && cpu_conv_packs(p, &p->node[i]))) {
         int32_t w = weight_of(p, &p->node[i], k);
         if (w >= 0) s->weight[w].raw = true;
       }
@@ -290,6 +290,7 @@ static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_err
     if (host->progress) host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
     rc = pack_linear(s, &s->linear[i], o, error);
   }
+  if (!rc) rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
     if (s->weight[i].raw) rc = keep_raw(s, i, o, error);
   if (rc) cpu_unmap(s, host);
@@ -330,6 +331,7 @@ void cpu_close(void *self) {
   free(s->linear);
   free(s->linear_of);
   free(s->arena);
+  cpu_convs_free(&s->convs);
   free(s);
 }
 

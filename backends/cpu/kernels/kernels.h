@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "accel/plugin.h"
+#include "kernels/ops.h"
 
 /* Oldest first: ACCEL_ISA names one, and kernels of it and of all before it that the machine runs are used.  A later one
  * does not always include an earlier one (AVX-512 machines without AVX-VNNI). */
@@ -176,8 +177,8 @@ typedef void cpu_rope_fn(const cpu_rope *g, int64_t row, int64_t row_end, float 
 /* ---- the table ---- */
 
 #define CPU_LINEAR(form, dtype, rows, cols, from, ISA, isa) cpu_linear_fn accel_##dtype##_linear_##rows##x##cols##__##isa;
-#define CPU_CONVERT(x, dtype, ISA, isa)                  cpu_convert_fn accel_##dtype##_convert_row__##isa;
-#define CPU_KERNEL(slot, op, tile, ISA, isa)             cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
+#define CPU_CONVERT(x, dtype, ISA, isa)                     cpu_convert_fn accel_##dtype##_convert_row__##isa;
+#define CPU_KERNEL(slot, op, tile, ISA, isa)                cpu_##slot##_fn accel_f32_##op##_##tile##__##isa;
 #include "kernels/kernels.def"
 
 typedef struct cpu_linear_kernel {
@@ -201,6 +202,10 @@ typedef struct cpu_kernels {
   cpu_binary_fn *binary;
   cpu_accumulate_fn *accumulate;
   cpu_rope_fn *rope;
+  cpu_conv_fn *conv; /* ops.h */
+  cpu_depthwise_fn *depthwise;
+  cpu_taps_fn *taps;
+  cpu_transpose_fn *transpose;
 } cpu_kernels;
 
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */

@@ -27,6 +27,13 @@ V_INLINE void v_storen(float *p, vf x, int64_t n) {
   else
     _mm256_maskstore_ps(p, v_first(n), x);
 }
+/* p[0], p[2], .. p[2 (n - 1)], zeros from lane n on; nothing behind them is read. */
+V_INLINE vf v_load_even(const float *p, int64_t n) {
+  int64_t all = 2 * n - 1;
+  vf high = all > V ? v_loadn(p + V, all < 2 * V ? all - V : V - 1) : _mm256_setzero_ps();
+  vf pairs = _mm256_shuffle_ps(v_loadn(p, all), high, 0x88);
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs), 0xd8));
+}
 V_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
 V_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }

@@ -20,6 +20,13 @@ V_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
 V_INLINE vf v_loadn(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
 V_INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
 V_INLINE void v_storen(float *p, vf x, int64_t n) { _mm512_mask_storeu_ps(p, v_first(n), x); }
+/* p[0], p[2], .. p[2 (n - 1)], zeros from lane n on; nothing behind them is read. */
+V_INLINE vf v_load_even(const float *p, int64_t n) {
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  int64_t all = 2 * n - 1;
+  return _mm512_permutex2var_ps(v_loadn(p, all), even,
+                                all > V ? v_loadn(p + V, all < 2 * V ? all - V : V - 1) : _mm512_setzero_ps());
+}
 V_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
 V_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }

@@ -1,5 +1,5 @@
-/* vec_four.h - the vocabulary of vec.h on four floats in the compilers' vector extension: what vec_scalar.h and vec_neon.h have
- * in common.  The includer defines V_FMA(a, b, c), V_FNMA(a, b, c) and V_SQRT(x). */
+/* vec_four.h - the vocabulary of vec.h on four floats in the compilers' vector extension: what vec_scalar.h and vec_neon.h
+ * have in common.  The includer defines V_FMA(a, b, c), V_FNMA(a, b, c) and V_SQRT(x). */
 #ifndef ACCEL_CPU_VEC_FOUR_H
 #define ACCEL_CPU_VEC_FOUR_H
 
@@ -32,6 +32,12 @@ V_INLINE void v_storen(float *p, vf x, int64_t n) {
     v_store(p, x);
   else
     for (int64_t i = 0; i < n; i++) p[i] = x[i];
+}
+/* p[0], p[2], .. p[2 (n - 1)], zeros from lane n on; nothing behind them is read. */
+V_INLINE vf v_load_even(const float *p, int64_t n) {
+  vf x = v_zero();
+  for (int64_t i = 0; i < n && i < V; i++) x[i] = p[2 * i];
+  return x;
 }
 V_INLINE vf v_set(float x) { return (vf){x, x, x, x}; }
 V_INLINE vf v_add(vf a, vf b) { return a + b; }

@@ -1,0 +1,404 @@
+/* conv.c - conv and conv_transpose: images by implicit GEMM or channel by channel, rows of sequences likewise after a
+ * transpose, or tap by tap when every channel has a kernel of its own. */
+#include <string.h>
+
+#include "kit/scalar.h"
+#include "ops.h"
+
+cpu_plane cpu_plane_of(const kit_launch *l, const kit_tensor *w) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  uint32_t n = x->rank - 2u, skip = 2 - n;
+  cpu_plane p = {.in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+  for (uint32_t i = 0; i < n; i++) {
+    p.in[i + skip] = x->dim[2 + i];
+    p.out[i + skip] = out->dim[2 + i];
+    p.kernel[i + skip] = w ? w->dim[2 + i] : kit_listed(l->node, ACCEL_PLUGIN_ATTR_KERNEL, i, x->dim[2 + i]);
+    p.stride[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_STRIDE, i, 1);
+    p.dilation[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, i, 1);
+    p.begin[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0);
+    p.end[i + skip] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + n, 0);
+  }
+  return p;
+}
+
+static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
+
+/* ---- images ---- */
+
+typedef struct images {
+  const cpu_kernels *kernels;
+  const cpu_conv *w;
+  cpu_plane plane;
+  int64_t count, channels, outputs, per; /* images; channels of a group; outputs of an image and of a group */
+  const float *x, *bias, *residual;
+  float *y, *workspace; /* [workers][room] */
+  int64_t room;
+  int32_t act;
+  float alpha;
+  uint32_t pixel_parts, tile_parts;
+} images;
+
+static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
+  const images *j = arg;
+  const cpu_conv *w = j->w;
+  const uint32_t part = index % j->tile_parts, pixels_part = index / j->tile_parts % j->pixel_parts;
+  const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups, image = unit / w->groups,
+                size_in = area(j->plane.in), size_out = area(j->plane.out);
+  const int64_t cols = j->kernels->panel_cols, panels = (size_out + cols - 1) / cols;
+  int64_t stop = cpu_share(panels, pixels_part + 1, j->pixel_parts) * cols;
+  cpu_conv_gemm g = {.plane = j->plane,
+                     .rows = w->rows,
+                     .height = w->height,
+                     .k = w->k,
+                     .x = j->x + (image * w->groups + group) * j->channels * size_in,
+                     .w = w->packed + group * w->tiles * w->height * w->k,
+                     .y = j->y + (image * j->outputs + group * j->per) * size_out,
+                     .ldy = size_out,
+                     .bias = j->bias ? j->bias + group * j->per : NULL,
+                     .act = j->act,
+                     .alpha = j->alpha};
+  if (j->residual) g.residual = j->residual + (image * j->outputs + group * j->per) * size_out;
+  j->kernels->conv(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < size_out ? stop : size_out,
+                   cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
+                   j->workspace + worker * j->room);
+}
+
+/* Pixels are cut first (columns are then laid out once), but not below a few panels. */
+static void run_gemm(images *j, const kit_launch *l) {
+  const int64_t units = j->count * j->w->groups, pixels = area(j->plane.out),
+                panels = (pixels + j->kernels->panel_cols - 1) / j->kernels->panel_cols;
+  double cost = 2.0 / 50 * (double)j->w->rows * (double)j->w->k * (double)pixels; /* ns, at 50 GFLOP/s */
+  int64_t wanted = cpu_tasks(l, units * panels * j->w->tiles, cost / (double)(panels * j->w->tiles));
+  int64_t parts = (wanted + units - 1) / units;
+  j->pixel_parts = (uint32_t)(parts < panels / 4 ? parts : panels / 4 > 1 ? panels / 4 : 1);
+  parts = (parts + j->pixel_parts - 1) / j->pixel_parts;
+  j->tile_parts = (uint32_t)(parts < j->w->tiles ? parts : j->w->tiles);
+  cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
+}
+
+static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
+  const images *j = arg;
+  const int64_t all = j->count * j->outputs, size_in = area(j->plane.in), size_out = area(j->plane.out);
+  for (int64_t i = cpu_share(all, index, j->pixel_parts); i < cpu_share(all, index + 1, j->pixel_parts); i++) {
+    const int64_t o = i % j->outputs;
+    cpu_depthwise g = {.plane = j->plane,
+                       .x = j->x + (i / j->outputs * j->w->groups + o / j->per) * size_in,
+                       .w = j->w->packed + o * j->w->k,
+                       .residual = j->residual ? j->residual + i * size_out : NULL,
+                       .y = j->y + i * size_out,
+                       .bias = j->bias ? j->bias[o] : 0.0f,
+                       .act = j->act,
+                       .alpha = j->alpha};
+    j->kernels->depthwise(&g, j->workspace + worker * j->room);
+  }
+}
+
+static void run_images(images *j, const kit_launch *l) {
+  if (!j->count || !j->outputs || !area(j->plane.out)) return;
+  if (j->w->form != CPU_CONV_PLANES) {
+    run_gemm(j, l);
+    return;
+  }
+  double cost = 0.04 * (double)(j->w->k + 8) * (double)area(j->plane.out);
+  j->pixel_parts = cpu_tasks(l, j->count * j->outputs, cost);
+  cpu_parallel(l, j->pixel_parts, depthwise_task, j);
+}
+
+/* A 1x1 kernel sees an image as one long row. */
+static void flatten(cpu_plane *p) {
+  bool plain = area(p->kernel) == 1 && area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
+  if (!plain || p->begin[0] || p->begin[1]) return;
+  p->in[1] = p->out[1] = area(p->in);
+  p->in[0] = p->out[0] = 1;
+}
+
+static int64_t room_of(const cpu_plane *p, bool depthwise) {
+  int64_t room = depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE;
+  return (room + 15) / 16 * 16;
+}
+
+/* ---- rows of sequences, a kernel for each channel ---- */
+
+typedef struct taps_job {
+  const cpu_kernels *kernels;
+  cpu_tap g;
+  const kit_rows *rows;
+  const float *x, *const *carried; /* [items]: rows [before][cols] ahead of the item, or NULL */
+  const float *zeros;              /* a row */
+  int64_t ldx, before;
+  uint32_t tasks;
+} taps_job;
+
+enum { TAP_ROWS = 64, TAP_POINTERS = CPU_CONV_SPAN + TAP_ROWS };
+
+static const float *source(const taps_job *j, int32_t item, int64_t t) {
+  int64_t n = j->rows->start[item + 1] - j->rows->start[item];
+  if (t >= n || t < -j->before) return j->zeros;
+  if (t >= 0) return j->x + (j->rows->start[item] + t) * j->ldx;
+  return j->carried && j->carried[item] ? j->carried[item] + (t + j->before) * j->g.cols : j->zeros;
+}
+
+static void taps_task(void *arg, uint32_t index, uint32_t worker) {
+  const taps_job *j = arg;
+  const float *row[TAP_POINTERS];
+  const int64_t span = (j->g.taps - 1) * j->g.dilation;
+  int64_t at = cpu_share(j->rows->rows, index, j->tasks), stop = cpu_share(j->rows->rows, index + 1, j->tasks);
+  int32_t item = 0;
+  (void)worker;
+  while (at < stop) {
+    while (j->rows->start[item + 1] <= at) item++;
+    int64_t n = j->rows->start[item + 1] < stop ? j->rows->start[item + 1] - at : stop - at;
+    if (n > TAP_ROWS) n = TAP_ROWS;
+    for (int64_t i = 0; i < n + span; i++) row[i] = source(j, item, at - j->rows->start[item] - j->before + i);
+    cpu_tap g = j->g;
+    g.x = row;
+    g.y += at * g.cols;
+    if (g.residual) g.residual += at * g.cols;
+    j->kernels->taps(&g, n);
+    at += n;
+  }
+}
+
+/* The last `before` rows of what was carried and the item's own. */
+static void carry(const taps_job *j, int32_t item, float *next) {
+  int64_t n = j->rows->start[item + 1] - j->rows->start[item];
+  for (int64_t i = 0; i < j->before; i++)
+    memcpy(next + i * j->g.cols, source(j, item, n - j->before + i), (size_t)j->g.cols * sizeof *next);
+}
+
+static int64_t before_of(const kit_launch *l) {
+  int64_t dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
+  return kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, 0, l->node->state >= 0 ? (l->in[1].dim[2] - 1) * dilation : 0);
+}
+
+/* Asks for the state of every item; j->carried is set, and what comes next is written. */
+static int32_t step_states(const kit_launch *l, taps_job *j, const float **carried, accel_plugin_error *error) {
+  for (int32_t item = 0; item < j->rows->items; item++) {
+    kit_state_view state = {0};
+    int32_t rc = kit_state_step(l, (uint32_t)item, j->rows->start[item + 1] - j->rows->start[item],
+                                (uint64_t)(j->before * j->g.cols), &state, error);
+    if (rc) return rc;
+    carried[item] = state.current;
+    j->carried = carried;
+    if (state.next) carry(j, item, state.next);
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+static int64_t items_of(const kit_launch *l) {
+  int64_t space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1);
+  return space >= 0 ? l->dim[l->program->space[space].items] : 1;
+}
+
+static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
+
+/* ---- rows of sequences, any kernel: transposed, they are an image of height 1 ---- */
+
+static void finish_rows(const kit_launch *l, images *j, int64_t rows, int64_t first) {
+  const kit_tensor *residual = &l->in[3];
+  const int64_t n = rows * j->outputs;
+  float *y = kit_f32(&l->out[0]) + first * j->outputs;
+  j->kernels->transpose(j->y, rows, y, j->outputs, rows, j->outputs);
+  int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  if (!kit_has(residual)) return;
+  j->kernels->binary(ACCEL_PLUGIN_BINARY_ADD, y, 1, kit_f32(residual) + first * j->outputs, 1, y, n);
+  if (act != ACCEL_PLUGIN_ACT_NONE) j->kernels->activate(act, j->alpha, y, y, n);
+}
+
+static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *workspace) {
+  const int64_t span = (l->in[1].dim[2] - 1) * t->g.dilation;
+  float *x = workspace, *y = workspace + aligned((t->rows->longest + t->before) * t->g.cols);
+  if (kit_has(&l->in[3])) j->act = ACCEL_PLUGIN_ACT_NONE; /* it follows the residual */
+  for (int32_t item = 0; item < t->rows->items; item++) {
+    const int64_t first = t->rows->start[item], n = t->rows->start[item + 1] - first;
+    const float *carried = t->carried ? t->carried[item] : NULL;
+    const int64_t ahead = carried ? t->before : 0, all = n + ahead;
+    if (!n) continue;
+    if (ahead) t->kernels->transpose(carried, t->g.cols, x, all, t->g.cols, ahead);
+    t->kernels->transpose(t->x + first * t->ldx, t->ldx, x + ahead, all, t->g.cols, n);
+    j->plane = (cpu_plane){.in = {1, all},
+                           .out = {1, n},
+                           .kernel = {1, l->in[1].dim[2]},
+                           .stride = {1, 1},
+                           .begin = {0, carried ? 0 : t->before},
+                           .end = {0, span},
+                           .dilation = {1, t->g.dilation}};
+    j->x = x;
+    j->y = y;
+    run_images(j, l);
+    finish_rows(l, j, n, first);
+  }
+}
+
+/* In floats: pointers of the items, a row of zeros; then per worker or for the transposes. */
+static int64_t rows_head(const kit_launch *l) { return aligned(items_of(l) * 2) + aligned(kit_cols(&l->in[0])); }
+
+static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
+  const int64_t rows = l->in[0].dim[0], groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  int64_t all = rows_head(l) + 16;
+  cpu_plane p = {.in = {1, rows}, .out = {1, rows}, .kernel = {1, l->in[1].dim[2]}, .stride = {1, 1}};
+  p.dilation[0] = 1;
+  p.dilation[1] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
+  if (l->in[1].dim[1] != 1 || groups != l->in[1].dim[0] || groups == 1 || (p.kernel[1] - 1) * p.dilation[1] > CPU_CONV_SPAN)
+    all += aligned((rows + before_of(l)) * kit_cols(&l->in[0])) + aligned(rows * l->in[1].dim[0]) +
+           room_of(&p, l->in[1].dim[1] == 1 && groups > 1) * workers;
+  return (uint64_t)all * sizeof(float);
+}
+
+static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv *w, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  int32_t whole[2];
+  kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
+  float *workspace = l->workspace, *zeros = workspace + aligned(items_of(l) * 2);
+  images j = {.kernels = &s->kernels, .w = w, .count = 1, .bias = kit_f32(&l->in[2])};
+  j.channels = l->in[1].dim[1];
+  j.outputs = w->groups * w->rows;
+  j.per = w->rows;
+  j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  j.alpha = kit_act_alpha(l->node, j.act);
+  taps_job t = {.kernels = &s->kernels, .rows = &rows, .x = kit_f32(x), .zeros = zeros, .ldx = x->row_stride};
+  t.before = before_of(l);
+  t.g = (cpu_tap){.w = w->packed,
+                  .bias = j.bias,
+                  .residual = kit_f32(&l->in[3]),
+                  .y = kit_f32(out),
+                  .cols = kit_cols(x),
+                  .taps = l->in[1].dim[2],
+                  .dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1),
+                  .act = j.act,
+                  .alpha = j.alpha};
+  memset(zeros, 0, (size_t)t.g.cols * sizeof *zeros);
+  if (l->node->state >= 0) {
+    int32_t rc = step_states(l, &t, l->workspace, error);
+    if (rc) return rc;
+  }
+  if (!out->elements) return ACCEL_PLUGIN_OK;
+  if (w->form == CPU_CONV_TAPS) {
+    t.tasks = cpu_tasks(l, rows.rows, 0.1 * (double)(t.g.taps + 2) * (double)t.g.cols);
+    cpu_parallel(l, t.tasks, taps_task, &t);
+    return ACCEL_PLUGIN_OK;
+  }
+  cpu_plane p = {.out = {1, x->dim[0]}, .kernel = {1, t.g.taps}, .stride = {1, 1}, .dilation = {1, t.g.dilation}};
+  j.room = room_of(&p, w->form == CPU_CONV_PLANES);
+  j.workspace = zeros + aligned(t.g.cols);
+  any_rows(l, &t, &j, j.workspace + (int64_t)cpu_workers(l) * j.room);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- launches ---- */
+
+static bool over_rows(const kit_launch *l) {
+  return l->node->op == ACCEL_PLUGIN_OP_CONV &&
+         (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
+}
+
+int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
+  const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
+  if (over_rows(l)) return conv_rows(s, l, w, error);
+  images j = {.kernels = &s->kernels,
+              .w = w,
+              .plane = cpu_plane_of(l, &l->in[1]),
+              .count = x->dim[0],
+              .channels = l->in[1].dim[1],
+              .outputs = out->dim[1],
+              .per = w->rows,
+              .x = kit_f32(x),
+              .bias = kit_f32(&l->in[2]),
+              .residual = kit_f32(&l->in[3]),
+              .y = kit_f32(out),
+              .workspace = l->workspace};
+  j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  j.alpha = kit_act_alpha(l->node, j.act);
+  flatten(&j.plane);
+  j.room = room_of(&j.plane, w->form == CPU_CONV_PLANES);
+  run_images(&j, l);
+  return ACCEL_PLUGIN_OK;
+}
+
+typedef struct spread_job {
+  const cpu_kernels *kernels;
+  cpu_plane plane;
+  const float *columns, *bias; /* columns[image][outputs][taps][in] */
+  float *y;
+  int64_t planes, outputs;
+  int32_t act;
+  float alpha;
+  uint32_t tasks;
+} spread_job;
+
+/* Adds a tap's plane where it falls: out = in * stride - begin + tap * dilation. */
+static void spread_tap(const spread_job *j, const float *from, int64_t ky, int64_t kx, float *y) {
+  const cpu_plane *p = &j->plane;
+  const int64_t at = kx * p->dilation[1] - p->begin[1], step = p->stride[1];
+  int64_t first = at < 0 ? (-at + step - 1) / step : 0, end = p->out[1] > at ? (p->out[1] - at + step - 1) / step : 0;
+  if (end > p->in[1]) end = p->in[1];
+  for (int64_t i = 0; i < p->in[0] && first < end; i++) {
+    const int64_t o = i * p->stride[0] - p->begin[0] + ky * p->dilation[0];
+    if (o < 0 || o >= p->out[0]) continue;
+    const float *x = from + i * p->in[1];
+    float *to = y + o * p->out[1] + at;
+    if (step == 1)
+      j->kernels->accumulate(1.0f, x + first, to + first, end - first);
+    else
+      for (int64_t k = first; k < end; k++) to[k * step] += x[k];
+  }
+}
+
+static void spread_task(void *arg, uint32_t index, uint32_t worker) {
+  const spread_job *j = arg;
+  const int64_t size = area(j->plane.out), taps = area(j->plane.kernel), in = area(j->plane.in);
+  (void)worker;
+  for (int64_t i = cpu_share(j->planes, index, j->tasks); i < cpu_share(j->planes, index + 1, j->tasks); i++) {
+    float *y = j->y + i * size, b = j->bias ? j->bias[i % j->outputs] : 0.0f;
+    for (int64_t k = 0; k < size; k++) y[k] = b;
+    for (int64_t t = 0; t < taps; t++)
+      spread_tap(j, j->columns + (i * taps + t) * in, t / j->plane.kernel[1], t % j->plane.kernel[1], y);
+    if (j->act != ACCEL_PLUGIN_ACT_NONE) j->kernels->activate(j->act, j->alpha, y, y, size);
+  }
+}
+
+/* y = every tap's product of w and x, spread over the output. */
+int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV_TRANSPOSE)(l, error);
+  const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
+  if (!out->elements) return ACCEL_PLUGIN_OK;
+  spread_job spread = {.kernels = &s->kernels, .plane = cpu_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
+  const int64_t pixels = area(spread.plane.in);
+  images j = {.kernels = &s->kernels,
+              .w = w,
+              .plane = {.in = {1, pixels}, .out = {1, pixels}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}},
+              .count = x->dim[0],
+              .channels = w->k,
+              .outputs = w->groups * w->rows,
+              .per = w->rows,
+              .x = kit_f32(x),
+              .room = CPU_CONV_WORKSPACE,
+              .workspace = l->workspace};
+  j.y = j.workspace + (int64_t)cpu_workers(l) * j.room;
+  run_images(&j, l);
+  spread.columns = j.y;
+  spread.y = kit_f32(out);
+  spread.outputs = out->dim[1];
+  spread.planes = x->dim[0] * out->dim[1];
+  spread.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  spread.alpha = kit_act_alpha(l->node, spread.act);
+  spread.tasks = cpu_tasks(l, spread.planes, 0.5 * (double)(area(spread.plane.kernel) * pixels));
+  cpu_parallel(l, spread.tasks, spread_task, &spread);
+  return ACCEL_PLUGIN_OK;
+}
+
+uint64_t cpu_conv_workspace(const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+  (void)kernels;
+  if (!workers) workers = 1;
+  if (over_rows(l)) return rows_workspace(l, workers);
+  cpu_plane p = cpu_plane_of(l, &l->in[1]);
+  if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
+    int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * area(p.kernel) * area(p.in);
+    return (uint64_t)(CPU_CONV_WORKSPACE * (int64_t)workers + columns) * sizeof(float);
+  }
+  bool depthwise = l->in[1].dim[1] == 1 && kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1) > 1;
+  return (uint64_t)(room_of(&p, depthwise) * workers) * sizeof(float);
+}

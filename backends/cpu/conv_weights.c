@@ -1,0 +1,195 @@
+/* conv_weights.c - weights of convolutions as their kernels read them, packed at init in parallel, one tensor after the
+ * other. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "conv_weights.h"
+#include "cpu.h"
+#include "kit/scalar.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+static bool over_rows(const accel_plugin_node *n) {
+  return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
+}
+
+static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_conv *out) {
+  if (n->op != ACCEL_PLUGIN_OP_CONV && n->op != ACCEL_PLUGIN_OP_CONV_TRANSPOSE) return false;
+  int32_t t = kit_operand(n, 1), w = t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT ? p->tensor[t].weight : -1;
+  int64_t groups = kit_attr_i(n, ACCEL_PLUGIN_ATTR_GROUPS, 1);
+  if (w < 0 || p->weight[w].rank < 3 || p->weight[w].rank > 4 || groups < 1 || p->weight[w].dim[0] % groups) return false;
+  const int64_t *d = p->weight[w].dim, taps = d[2] * (p->weight[w].rank == 4 ? d[3] : 1);
+  *out = (cpu_conv){.w = w, .groups = groups, .rows = d[0] / groups, .k = d[1] * taps};
+  if (n->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) { /* w[C,O/g,taps] */
+    out->form = CPU_CONV_TRANSPOSED;
+    out->rows = d[1] * taps;
+    out->k = d[0] / groups;
+  } else if (d[1] == 1 && groups > 1) {
+    int64_t span = (taps - 1) * kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
+    out->form = over_rows(n) && groups == d[0] && span <= CPU_CONV_SPAN ? CPU_CONV_TAPS : CPU_CONV_PLANES;
+  }
+  return true;
+}
+
+bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n) {
+  cpu_conv unused;
+  return describe(p, n, &unused);
+}
+
+/* Tiles as equal in height as whole rows allow. */
+static void cut(cpu_conv *c, const cpu_kernels *k) {
+  int64_t tiles = (c->rows + k->tile_rows - 1) / k->tile_rows;
+  c->height = tiles ? (c->rows + tiles - 1) / tiles : 1;
+  c->tiles = (c->rows + c->height - 1) / c->height;
+}
+
+static int64_t floats_of(const cpu_conv *c) {
+  int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
+  return c->groups * rows * c->k;
+}
+
+typedef struct packing {
+  const cpu_conv *c;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  accel_plugin_weight_view view;
+  float *rows; /* [workers][room] */
+  int64_t room;
+  uint32_t tasks;
+  int32_t *rc; /* [workers] */
+  accel_plugin_error *error;
+} packing;
+
+/* Rows [first, first + count) of w seen as [dim 0, the rest]; the format may see it as more, shorter rows. */
+static int32_t read_rows(const packing *p, int64_t first, int64_t count, float *out, accel_plugin_error *error) {
+  int64_t n, k;
+  kit_weight_matrix(p->weight, &n, &k);
+  const int64_t each = p->weight->dim[0] ? n / p->weight->dim[0] : 1;
+  return kit_weight_rows(p->weight, p->format, &p->view, first * each, count * each, out, error);
+}
+
+/* Tile `index` of all groups' tiles. */
+static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
+                have = c->rows - row < c->height ? c->rows - row : c->height;
+  float *to = c->packed + index * c->k * c->height;
+  if (c->form == CPU_CONV_TRANSPOSED) {
+    for (int64_t k = 0; k < c->k; k++) {
+      int32_t rc = read_rows(p, group * c->k + k, 1, rows, error);
+      if (rc) return rc;
+      memcpy(to + k * c->height, rows + row, (size_t)have * sizeof *to);
+      memset(to + k * c->height + have, 0, (size_t)(c->height - have) * sizeof *to);
+    }
+    return ACCEL_PLUGIN_OK;
+  }
+  int32_t rc = read_rows(p, group * c->rows + row, have, rows, error);
+  for (int64_t k = 0; !rc && k < c->k; k++)
+    for (int64_t i = 0; i < c->height; i++) to[k * c->height + i] = i < have ? rows[i * c->k + k] : 0.0f;
+  return rc;
+}
+
+static void pack_task(void *arg, uint32_t task, uint32_t worker) {
+  const packing *p = arg;
+  const int64_t all = p->c->groups * p->c->tiles;
+  for (int64_t i = cpu_share(all, task, p->tasks); i < cpu_share(all, task + 1, p->tasks) && !p->rc[worker]; i++)
+    p->rc[worker] = pack_tile(p, i, p->rows + worker * p->room, &p->error[worker]);
+}
+
+static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
+  uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
+  int64_t all = p->c->groups * p->c->tiles;
+  p->room = p->c->form == CPU_CONV_TRANSPOSED ? p->c->rows : p->c->height * p->c->k;
+  p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
+  p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
+  p->rc = calloc(workers, sizeof *p->rc);
+  p->error = calloc(workers, sizeof *p->error);
+  int32_t rc = p->rows && p->rc && p->error ? ACCEL_PLUGIN_OK : kit_no_memory(error, (uint64_t)(workers * p->room) * 4);
+  for (uint32_t i = 0; !rc && i < workers; i++) p->error[i].size = sizeof *p->error;
+  if (!rc && p->tasks > 1)
+    host->parallel(host->self, p->tasks, pack_task, p);
+  else if (!rc)
+    pack_task(p, 0, 0);
+  for (uint32_t i = 0; !rc && i < workers; i++)
+    if (p->rc[i]) {
+      rc = p->rc[i];
+      if (error) *error = p->error[i];
+    }
+  free(p->rows);
+  free(p->rc);
+  free(p->error);
+  return rc;
+}
+
+/* [outputs][taps], or its transpose. */
+static int32_t pack_small(const packing *p, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const int64_t outputs = c->groups * c->rows;
+  if (c->form == CPU_CONV_PLANES) return read_rows(p, 0, outputs, c->packed, error);
+  float *row = malloc((size_t)(c->k + 1) * sizeof *row);
+  int32_t rc = row ? ACCEL_PLUGIN_OK : kit_no_memory(error, (uint64_t)c->k * 4);
+  for (int64_t o = 0; !rc && o < outputs; o++) {
+    rc = read_rows(p, o, 1, row, error);
+    for (int64_t t = 0; !rc && t < c->k; t++) c->packed[t * outputs + o] = row[t];
+  }
+  free(row);
+  return rc;
+}
+
+static float *block(const accel_plugin_host *host, int64_t floats, accel_plugin_error *error) {
+  uint64_t bytes = (uint64_t)floats * sizeof(float), unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
+  bytes = (bytes + unit) / unit * unit;
+  float *p = kit_fault(host, "allocation") ? NULL : aligned_alloc(unit, bytes);
+  if (!p) kit_no_memory(error, bytes);
+#if defined(MADV_HUGEPAGE)
+  if (p && unit == HUGE_PAGE) (void)madvise(p, bytes, MADV_HUGEPAGE); /* advice only */
+#endif
+  return p;
+}
+
+static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const accel_plugin_format *format,
+                    const accel_plugin_host *host, accel_plugin_error *error) {
+  packing p = {.c = c, .weight = &program->weight[c->w], .format = format};
+  c->packed = block(host, floats_of(c), error);
+  if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
+  if (rc) return rc;
+  rc = c->form <= CPU_CONV_TRANSPOSED ? pack_tiles(&p, host, error) : pack_small(&p, error);
+  host->weight_unmap(host->self, (uint32_t)c->w);
+  return rc;
+}
+
+static bool same(const cpu_conv *a, const cpu_conv *b) {
+  return a->w == b->w && a->form == b->form && a->groups == b->groups;
+}
+
+int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
+                       const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error) {
+  out->at = calloc(program->n_node + 1, sizeof *out->at);
+  out->of = malloc((program->n_node + 1) * sizeof *out->of);
+  if (!out->at || !out->of) return kit_no_memory(error, program->n_node * sizeof *out->at);
+  for (uint32_t i = 0; i < program->n_node; i++) {
+    cpu_conv c;
+    uint32_t at = 0;
+    out->of[i] = -1;
+    if (!describe(program, &program->node[i], &c)) continue;
+    while (at < out->n && !same(&out->at[at], &c)) at++;
+    out->of[i] = (int32_t)at;
+    if (at < out->n) continue;
+    cut(&c, kernels);
+    out->at[out->n++] = c;
+    if (host->cancelled && host->cancelled(host->self))
+      return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
+    int32_t rc = pack(program, &out->at[at], &format[c.w], host, error);
+    if (rc) return rc;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+void cpu_convs_free(cpu_convs *c) {
+  for (uint32_t i = 0; i < c->n; i++) free(c->at[i].packed);
+  free(c->at);
+  free(c->of);
+  memset(c, 0, sizeof *c);
+}

@@ -1,0 +1,38 @@
+/* conv_weights.h - weights of convolutions, packed at init by conv_weights.c. */
+#ifndef ACCEL_CPU_CONV_WEIGHTS_H
+#define ACCEL_CPU_CONV_WEIGHTS_H
+
+#include "kernels/kernels.h"
+#include "kit/kit.h"
+
+typedef enum cpu_conv_form {
+  CPU_CONV_TILES,      /* cpu_conv_gemm.w of each group, one after the other */
+  CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
+  CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
+  CPU_CONV_TAPS        /* the same over rows, an output a channel: [taps][outputs] */
+} cpu_conv_form;
+
+enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most */
+
+typedef struct cpu_conv {
+  int32_t w; /* weight index */
+  int32_t form;
+  int64_t groups, rows, k; /* of one group: rows and columns of its matrix */
+  int64_t height, tiles;
+  float *packed; /* fp32, whatever the weight is stored in */
+} cpu_conv;
+
+typedef struct cpu_convs {
+  cpu_conv *at;
+  uint32_t n;
+  int32_t *of; /* [n_node]: index into at, -1 none */
+} cpu_convs;
+
+/* Whether operand 1 of the node is packed here (then nobody needs its rows as they are). */
+bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node);
+/* Packs all of them; formats as in accel_plugin_precision.  cpu_convs_free also after a failure. */
+int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
+                       const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error);
+void cpu_convs_free(cpu_convs *convs);
+
+#endif

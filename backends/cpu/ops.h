@@ -1,0 +1,21 @@
+/* ops.h - convolutions and the other ops that are no matrix products of the token rows: what conv_weights.c packs at init
+ * and the launches of conv.c, pool.c, resize.c, group_norm.c, scan.c, shape.c, select.c and moe.c. */
+#ifndef ACCEL_CPU_OPS_H
+#define ACCEL_CPU_OPS_H
+
+#include "cpu.h"
+
+/* ---- launches ---- */
+
+/* Spatial dims of in[0] and out[0]; the kernel from w's dims, or the attribute when w is NULL. */
+cpu_plane cpu_plane_of(const kit_launch *launch, const kit_tensor *w);
+
+/* Runs the ops of these files, and by the kit's scalar kernels what none of them takes. */
+int32_t cpu_launch_op(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+
+int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_conv_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_conv_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+
+#endif
