@@ -23,7 +23,7 @@ V_INLINE vf v_exp(vf x) {
 V_INLINE vf v_exp_negative(vf x) {
   vf low = v_set(-87.3f);
   vf c = v_max(low, x);
-  vf n = v_rint(v_mul(c, v_set(1.44269504f)));
+  vf m = v_fma(c, v_set(1.44269504f), v_set(V_MAGIC)), n = v_sub(m, v_set(V_MAGIC));
   vf r = v_fnma(n, v_set(0.693145752f), c);
   r = v_fnma(n, v_set(1.42860677e-6f), r);
   vf p = v_set(1.3814613e-3f);
@@ -32,7 +32,7 @@ V_INLINE vf v_exp_negative(vf x) {
   p = v_fma(p, r, v_set(1.6666521e-1f));
   p = v_fma(p, r, v_set(4.9999994e-1f));
   p = v_fma(v_mul(r, r), p, r);
-  return v_select(v_lt(x, low), v_zero(), v_ldexp_normal(v_add(p, v_set(1.0f)), n));
+  return v_select(v_lt(x, low), v_zero(), v_mul(v_add(p, v_set(1.0f)), v_power(m)));
 }
 
 /* log(x); 0 gives -infinity, negative numbers NaN. */
@@ -90,15 +90,14 @@ V_INLINE vf v_gelu(vf x) {
   p = v_fma(p, z, v_set(5.2627612e-2f));
   p = v_fma(p, z, v_set(4.5916215e-1f));
   p = v_fma(p, z, v_set(1.151111f));
-  vf t = v_mul(z, p), n = v_rint(t), f = v_sub(n, t);
+  vf t = v_mul(z, p), m = v_sub(v_set(V_MAGIC), t), f = v_sub(v_sub(v_set(V_MAGIC), m), t);
   vf e = v_set(1.3276472e-3f);
   e = v_fma(e, f, v_set(9.675542e-3f));
   e = v_fma(e, f, v_set(5.550713e-2f));
   e = v_fma(e, f, v_set(2.402212e-1f));
   e = v_fma(e, f, v_set(6.9314694e-1f));
   e = v_fma(e, f, v_set(1.0000001f));
-  vf tail = v_ldexp_normal(e, v_sub(v_zero(), n));
-  return v_fnma(v_mul(z, v_set(0.5f)), tail, v_max(v_zero(), x));
+  return v_fnma(v_mul(v_mul(z, v_set(0.5f)), v_power(m)), e, v_max(v_zero(), x));
 }
 
 /* x/2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3) */

@@ -3,6 +3,8 @@
 #ifndef ACCEL_CPU_TILE_BODY_H
 #define ACCEL_CPU_TILE_BODY_H
 
+#include <stdbool.h>
+
 #define ACTIVATE(act)                                                            \
   case act:                                                                      \
     for (; i + V <= n; i += V) v_store(y + i, v_act(act, v_load(x + i), alpha)); \
@@ -41,9 +43,39 @@ static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols)
   }
 }
 
+#define WHOLE(act)                                                       \
+  case act:                                                              \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) { \
+      MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V) {          \
+        vf v = v_act(act, v_add(v_load(tile + j), bias[j / V]), alpha);  \
+        v_store(y + j, r ? v_add(v, v_load(r + j)) : v);                 \
+      }                                                                  \
+      if (r) r += g->ldr;                                                \
+    }                                                                    \
+    return true;
+
+/* Whole panels with the usual activations: everything in one pass.  Answers whether it was. */
+static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int64_t rows, int64_t panel) {
+  const int64_t col = panel * GEMM_COLS;
+  if (g->glu || g->n - col < GEMM_COLS) return false;
+  vf bias[GEMM_COLS / V], alpha = v_set(g->alpha);
+  MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V) bias[j / V] = g->bias ? v_load(g->bias + col + j) : v_zero();
+  float *y = g->y + row * g->ldy + col;
+  const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
+  switch (g->act) {
+    WHOLE(ACCEL_PLUGIN_ACT_NONE)
+    WHOLE(ACCEL_PLUGIN_ACT_RELU)
+    WHOLE(ACCEL_PLUGIN_ACT_GELU)
+    WHOLE(ACCEL_PLUGIN_ACT_GELU_TANH)
+    WHOLE(ACCEL_PLUGIN_ACT_SILU)
+  }
+  return false;
+}
+
 static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
                 cols = g->n - col < width ? g->n - col : width;
+  if (finish_whole(g, tile, row, rows, panel)) return;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
   if (g->glu) { /* left half up, right half gate */
     add_bias(tile + width, rows, g->bias_gate ? g->bias_gate + col : NULL, cols);
@@ -59,11 +91,6 @@ static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, in
   for (int64_t i = 0; i < rows; i++) {
     float *y = g->y + (row + i) * g->ldy + col;
     const float *t = tile + i * GEMM_COLS, *r = g->residual ? g->residual + (row + i) * g->ldr + col : NULL;
-    if (cols == GEMM_COLS) { /* whole panels without masks */
-      MICRO_UNROLL for (int64_t j = 0; j < GEMM_COLS; j += V)
-          v_store(y + j, r ? v_add(v_load(t + j), v_load(r + j)) : v_load(t + j));
-      continue;
-    }
     for (int64_t j = 0; j < cols; j += V) {
       vf v = v_load(t + j);
       if (r) v = v_add(v, v_loadn(r + j, cols - j));

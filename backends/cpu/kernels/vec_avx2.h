@@ -69,6 +69,11 @@ V_INLINE vf v_ldexp(vf x, vf n) {
   vf half = v_rint(v_mul(n, v_set(0.5f)));
   return v_ldexp_normal(v_ldexp_normal(x, half), v_sub(n, half));
 }
+/* 2^n for m = V_MAGIC + n, |n| <= 126. */
+#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
+V_INLINE vf v_power(vf m) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(m), _mm256_set1_epi32(127)), 23));
+}
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vm tiny = v_lt(x, v_set(1.17549435e-38f));

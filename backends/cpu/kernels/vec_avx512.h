@@ -54,6 +54,11 @@ V_INLINE vf v_rint(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_
 V_INLINE vf v_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 /* Same, only for results that are normal numbers. */
 V_INLINE vf v_ldexp_normal(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+/* 2^n for m = V_MAGIC + n, |n| <= 126. */
+#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
+V_INLINE vf v_power(vf m) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m), _mm512_set1_epi32(127)), 23));
+}
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vf e = _mm512_getexp_ps(x), m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero);

@@ -71,6 +71,9 @@ V_INLINE vf v_ldexp(vf x, vf n) {
   vf half = v_rint(n * 0.5f);
   return v_ldexp_normal(v_ldexp_normal(x, half), n - half);
 }
+/* 2^n for m = V_MAGIC + n, |n| <= 126. */
+#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
+V_INLINE vf v_power(vf m) { return (vf)(((vu)m + 127u) << 23); }
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vm tiny = v_lt(x, v_set(1.17549435e-38f));
