@@ -62,6 +62,8 @@ void *cpu_weight_data(void *self, uint32_t index);
 void cpu_unmap(cpu_self *self, const accel_plugin_host *host);
 /* Bytes that cpu_open keeps for a weight: kit_backend.weight_bytes. */
 uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+/* Whether it is read where the core mapped it: kit_backend.weight_stays. */
+bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
                           size_t why_size);
 

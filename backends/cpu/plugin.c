@@ -5,6 +5,7 @@ static const kit_backend backend = {
     .name = "cpu",
     .weight_format = cpu_weight_format,
     .weight_bytes = cpu_weight_bytes,
+    .weight_stays = cpu_weight_stays,
     .open = cpu_open,
     .close = cpu_close,
     .weight = cpu_weight_data,

@@ -359,3 +359,11 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, c
 uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format) {
   return kit_format_bytes(&program->weight[index], format);
 }
+
+bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+  cpu_linear l;
+  for (uint32_t i = 0; format->store == ACCEL_PLUGIN_F32 && i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++)
+      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l))) return true;
+  return false;
+}

@@ -83,15 +83,21 @@ int32_t kit_supports(const kit_backend *backend, const accel_plugin_program *pro
 
 /* ---- estimate ---- */
 
-/* Scratch of the hungriest entry with every symbol at its bound, or at its typical value where there is none. */
-static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, uint32_t workers,
+/* The value to plan a symbol for: the caller's, else the typical one, within the symbol's bounds. */
+static int64_t symbol_value(const accel_plugin_symbol *s, int64_t given) {
+  int64_t value = given > 0 ? given : s->typical;
+  if (s->max > 0 && value > s->max) value = s->max;
+  return value > s->min ? value : s->min;
+}
+
+/* Scratch of the hungriest entry. */
+static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_program *p, const accel_plugin_options *o,
                                 uint64_t *scratch, accel_plugin_error *error) {
+  const uint8_t *asked = o->wanted;
+  uint32_t workers = o->host && o->host->workers ? o->host->workers(o->host->self) : 1;
   int64_t *symbol = calloc(p->n_symbol + 1, sizeof *symbol), *dim = calloc(p->n_dim + 1, sizeof *dim);
   int32_t rc = symbol && dim ? ACCEL_PLUGIN_OK : kit_no_memory(error, p->n_dim * sizeof *dim);
-  for (uint32_t i = 0; !rc && i < p->n_symbol; i++) {
-    const accel_plugin_symbol *s = &p->symbol[i];
-    symbol[i] = s->max > 0 ? s->max : s->typical > s->min ? s->typical : s->min;
-  }
+  for (uint32_t i = 0; !rc && i < p->n_symbol; i++) symbol[i] = symbol_value(&p->symbol[i], o->symbol ? o->symbol[i] : 0);
   if (!rc) kit_dims(p, symbol, dim);
   *scratch = 0;
   for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
@@ -99,7 +105,9 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
     kit_plan *plan = NULL;
     kit_plan_request r = {
         .program = p, .backend = backend, .entry = i, .workers = workers, .symbol = symbol, .dim = dim, .wanted = wanted};
-    if (wanted) memset(wanted, 1, p->entry[i].n_out);
+    if (wanted && asked) memcpy(wanted, asked, p->entry[i].n_out);
+    if (wanted && !asked) memset(wanted, 1, p->entry[i].n_out);
+    if (asked) asked += p->entry[i].n_out;
     rc = wanted ? kit_plan_new(&r, &plan, error) : kit_no_memory(error, p->entry[i].n_out);
     if (plan && plan->scratch > *scratch) *scratch = plan->scratch;
     kit_plan_free(plan);
@@ -141,10 +149,11 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
     uint64_t stored = kit_format_bytes(&p->weight[i], &o.precision.format[i]);
     e.weights += backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
     if (stored > largest) largest = stored;
+    if (o.in_file && o.in_file[i] && backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]))
+      e.in_file += stored;
   }
   e.peak_load = e.weights + largest;
-  uint32_t workers = o.host && o.host->workers ? o.host->workers(o.host->self) : 1;
-  if (!rc) rc = estimate_scratch(backend, p, workers, &e.scratch, error);
+  if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);
   estimate_states(p, &o, &e);
   kit_program_free(p);
   if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);

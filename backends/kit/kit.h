@@ -137,6 +137,8 @@ typedef struct kit_backend {
                            size_t why_size);
   /* Bytes it keeps for a weight; NULL: the bytes of the format. */
   uint64_t (*weight_bytes)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
+  /* Does it use a weight where weight_map puts it, until close (embedding tables on a CPU)?  NULL: never. */
+  bool (*weight_stays)(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);
   void (*close)(void *self);

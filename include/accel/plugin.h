@@ -360,6 +360,7 @@ typedef struct accel_plugin_verdict {
 typedef struct accel_plugin_estimate {
   uint32_t size, reserved;
   uint64_t weights, scratch, state_fixed, state_per_token, host_staging, peak_load; /* bytes */
+  uint64_t in_file; /* of weights: what stays in pages of the checkpoint's file, which come and go as they are touched */
 } accel_plugin_estimate;
 
 typedef struct accel_plugin_options {
@@ -372,7 +373,11 @@ typedef struct accel_plugin_options {
   accel_plugin_precision precision;
   const accel_plugin_host *host;
   const char *extra; /* "key=value;..." of the registry's options for this hardware; unknown keys are refused */
-  const int64_t *symbol; /* estimate: [program.n_symbol] values to plan for, 0: the symbol's typical one; NULL: all 0 */
+  /* Of estimate only.  symbol: [program.n_symbol] values to plan for, 0 the symbol's typical one; NULL: all 0.  wanted: the
+   * outputs to be computed, those of entry 0 first; NULL: all.  in_file: [program.n_weight] 1 where weight_map will hand out
+   * pages of the checkpoint's file; NULL: nowhere. */
+  const int64_t *symbol;
+  const uint8_t *wanted, *in_file;
 } accel_plugin_options;
 
 /* ---- running ---- */

@@ -48,7 +48,8 @@ static accel_status try_candidate(accel_endpoint *ep, accel__device *device, con
   accel__source_weight *weights = accel__arena_array(&ep->arena, p->n_weight, sizeof *weights);
   if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < p->n_weight; i++) weights[i] = *accel__weight_source(ep->model->program, i);
-  ACCEL_TRY(accel__source_new(weights, p->n_weight, ep->checkpoint, ep->seed, ep->precision.format, &ep->source));
+  const accel__source_from from = {.checkpoint = ep->checkpoint, .pool = ep->ctx->pool, .seed = ep->seed};
+  ACCEL_TRY(accel__source_new(weights, p->n_weight, &from, ep->precision.format, &ep->source));
   ep->plugin = device->plugin;
   ep->device = device->index;
   ep->device_info = device->facts;

@@ -2,12 +2,15 @@
  *
  * Built from a program's weight specs and a checkpoint (or from a seed: random weights at the true shape).  Values are
  * handed out straight from the mapping when the stored format is the wanted one and the weight has one part; otherwise they
- * are converted or joined into a buffer that weight_unmap frees.  Peak memory of a load is therefore what the plugin keeps
- * plus the largest tensor.
+ * are converted, quantised (quantise.h) or joined into a buffer that weight_unmap frees.  That goes in chunks of rows whose
+ * pages of the file are dropped at once, so beside what the plugin keeps a load takes one weight in its own format and a few
+ * MB; weights with `derive` also take their parts as fp32.
  */
 #ifndef ACCEL_WEIGHTS_SOURCE_H
 #define ACCEL_WEIGHTS_SOURCE_H
 
+#include "core/threads.h"
+#include "weights/import.h"
 #include "weights/weights.h"
 
 /* Computes a weight from its parts (folded batch norm, weight_norm): parts as fp32, into out[elements of the weight]. */
@@ -29,20 +32,30 @@ typedef struct accel__source_weight {
                                      whose dim 0 is stored_rows (q, k or v of a fused Wqkv) */
 } accel__source_weight;
 
+/* Where values are taken from.  Kept by reference. */
+typedef struct accel__source_from {
+  const accel__checkpoint *checkpoint; /* NULL: random values from `seed` */
+  const accel__import *import;         /* which parts the checkpoint holds in codes; NULL: none */
+  accel__pool *pool;                   /* converts and quantises; NULL: the thread that maps does */
+  uint64_t seed;
+} accel__source_from;
+
 typedef struct accel__source accel__source;
 /* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one
  * ACCEL_ERROR_FORMAT (at most 20 by name, then a count).  A part fits when dim 0 adds up and the product of its other dims
- * is the weight's: [768,3,16,16] serves a weight [768,768]. Stored types other than F32, F16, BF16, F64 are refused: codes
- * of a quantised checkpoint are never taken for numbers. checkpoint NULL: random values, uniform in +-sqrt(3)*0.02 for
- * matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm .weight, small noise for vectors; counter-based
- * generator, so a value depends on (seed, name, index) only. formats[n]: what weight_map must hand out; store F32, F16 or
- * BF16 (others: ACCEL_ERROR_UNSUPPORTED naming weight and format). The source keeps `weights` and `checkpoint` by reference.
- */
-accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__checkpoint *checkpoint,
-                               uint64_t seed, const accel_plugin_format *formats, accel__source **out);
+ * is the weight's: [768,3,16,16] serves a weight [768,768].  Stored types other than F32, F16, BF16, F64 are refused: codes
+ * of a quantised checkpoint are never taken for numbers, unless `import` knows them.  A weight whose parts are all in codes
+ * of the wanted format comes out in those codes; other parts in codes are turned into numbers first.
+ * Random values: uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
+ * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.
+ * formats[n]: what weight_map must hand out; those that accel__quantise_known does not know are ACCEL_ERROR_UNSUPPORTED
+ * naming weight and format, unless the parts are in codes of that format.  The source keeps `weights` by reference. */
+accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__source_from *from,
+                               const accel_plugin_format *formats, accel__source **out);
 void accel__source_free(accel__source **s);
 /* Thread-safe; a weight may be mapped several times, and is unmapped as often.  Data is aligned to its type.  After the last
- * unmap the buffer is gone and the checkpoint's pages are dropped. */
+ * unmap the buffer is gone and the checkpoint's pages are dropped.  NaN or infinity in a weight that is to be quantised:
+ * ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */

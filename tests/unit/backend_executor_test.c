@@ -281,6 +281,10 @@ static void broken_programs_are_refused(void **state) {
   close_fixture(&f);
 }
 
+static bool stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+  return (void)p, (void)index, format->store == ACCEL_PLUGIN_F32;
+}
+
 static void estimates_use_the_planner(void **state) {
   (void)state;
   fixture f;
@@ -292,8 +296,24 @@ static void estimates_use_the_planner(void **state) {
   assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.weights, 160);
   assert_int_equal(e.peak_load, 320);
-  assert_int_equal(e.scratch, 100 * 4 * 4); /* T at its maximum: the gathered rows; all else goes to the caller */
-  format[0].store = ACCEL_PLUGIN_F16;       /* toy reads fp32 only */
+  int32_t typical = (int32_t)accel__program_view(f.p)->symbol[0].typical;
+  assert_int_equal(e.scratch, typical * 4 * 4); /* the gathered rows; all else goes to the caller */
+  int64_t symbol[8] = {100};
+  o.symbol = symbol;
+  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(e.scratch, 100 * 4 * 4);
+  symbol[0] = 1000000; /* beyond its bound: the bound */
+  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(e.scratch, 100 * 4 * 4);
+  o.symbol = NULL;
+  kit_backend keeps = toy;
+  keeps.weight_stays = stays;
+  o.in_file = (const uint8_t[1]){1};
+  assert_int_equal(kit_estimate(&toy, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(e.in_file, 0);
+  assert_int_equal(kit_estimate(&keeps, accel__program_view(f.p), &o, &e, &f.error), 0);
+  assert_int_equal(e.in_file, 160);
+  format[0].store = ACCEL_PLUGIN_F16; /* toy reads fp32 only */
   accel_plugin_verdict v = {.size = sizeof v};
   o.precision.size = sizeof o.precision;
   assert_int_equal(kit_supports(&toy, accel__program_view(f.p), &o.precision, &v, &f.error), 0);

@@ -24,8 +24,8 @@ static const accel_plugin_format f16 = {
     ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
 static const accel_plugin_format bf16 = {
     ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-static const accel_plugin_format int8 = {
-    ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
+static const accel_plugin_format uint8 = {/* codes with zeros: only checkpoints have them */
+                                          ACCEL_PLUGIN_U8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 0, 1};
 
 enum { Q = 20000 * 3 };
 static float a_values[6] = {1, 2, 3, 4, 5, 6}, b_values[3] = {-7, 8, 65504}, big_values[Q];
@@ -67,7 +67,8 @@ static int unmake(void **state) {
 static accel__source *source_of(const accel__source_weight *w, uint32_t n, const accel__checkpoint *c,
                                 const accel_plugin_format *formats) {
   accel__source *s;
-  if (accel__source_new(w, n, c, 7, formats, &s) != ACCEL_OK) fail_msg("%s", accel__message());
+  if (accel__source_new(w, n, &(accel__source_from){.checkpoint = c, .seed = 7}, formats, &s) != ACCEL_OK)
+    fail_msg("%s", accel__message());
   return s;
 }
 
@@ -83,7 +84,7 @@ static const void *map(accel__source *s, uint32_t i) {
 static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugin_format *formats, accel_status code,
                     const char *words) {
   accel__source *s = (void *)1;
-  accel_status status = accel__source_new(w, n, sample, 7, formats, &s);
+  accel_status status = accel__source_new(w, n, &(accel__source_from){.checkpoint = sample}, formats, &s);
   assert_null(s);
   if (status != code || !strstr(accel__message(), words))
     fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
@@ -229,7 +230,7 @@ static void what_cannot_be_served(void **state) {
   (void)state;
   const accel__source_weight a = {.name = "a", .rank = 2, .dim = {2, 3}},
                              codes = {.name = "codes", .rank = 2, .dim = {2, 3}};
-  refuses(&a, 1, &int8, ACCEL_ERROR_UNSUPPORTED, "weight 'a': format I8");
+  refuses(&a, 1, &uint8, ACCEL_ERROR_UNSUPPORTED, "weight 'a': format U8 with scale F32, zero U8 is not made on load");
   refuses(&codes, 1, &f32, ACCEL_ERROR_UNSUPPORTED, "tensor 'codes' is stored as I8");
   const accel__source_weight huge = {.name = "a", .rank = 2, .dim = {INT64_MAX, INT64_MAX}},
                              negative = {.name = "a", .rank = 1, .dim = {-1}};
@@ -314,7 +315,7 @@ static void random_weights(void **state) {
   for (int i = 0; i < N; i++) equal += fabsf(accel_fp16_to_f32(other[i]) - x[i]) < 1e-5f;
   assert_true(equal < N / 100); /* another name, other values */
   accel__source *seeded;
-  assert_int_equal(accel__source_new(w, 4, NULL, 8, formats, &seeded), ACCEL_OK);
+  assert_int_equal(accel__source_new(w, 4, &(accel__source_from){.seed = 8}, formats, &seeded), ACCEL_OK);
   assert_memory_not_equal(x, map(seeded, 0), N * sizeof(float));
   accel__arena arena = {0};
   const char **names;

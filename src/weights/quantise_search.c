@@ -1,0 +1,168 @@
+/* quantise_search.c - inner loops of quantise-on-load.  Plain C that compilers turn into vectors. */
+#include "weights/quantise_search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "formats/e2m1.h"
+
+enum { LANES = 16 };                       /* candidates tried at once */
+static const float to_integer = 0x1.8p23f; /* x + this has 1 as its last place: adding and subtracting rounds */
+
+float accel__peak(const float *x, int64_t n, bool *finite) {
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    bits &= 0x7fffffffu; /* magnitudes are ordered as their bits; infinity and NaN lie above all */
+    largest = bits > largest ? bits : largest;
+  }
+  *finite = largest < 0x7f800000u;
+  float peak;
+  memcpy(&peak, &largest, sizeof peak);
+  return peak;
+}
+
+typedef struct integer_lanes {
+  float inverse[LANES], low[LANES], high[LANES];
+  float xq[LANES], qq[LANES]; /* sums of x*q and q*q over the elements */
+} integer_lanes;
+
+/* unit: a power of two that brings the group near 1, so that no product leaves the range of floats. */
+static void sum_lanes(const float *x, int64_t n, float unit, integer_lanes *l) {
+  float xq[LANES] = {0}, qq[LANES] = {0};
+  for (int64_t i = 0; i < n; i++) {
+    const float value = x[i] * unit;
+    for (int j = 0; j < LANES; j++) {
+      float q = (value * l->inverse[j] + to_integer) - to_integer;
+      q = q > l->low[j] ? q : l->low[j];
+      q = q < l->high[j] ? q : l->high[j];
+      xq[j] += value * q;
+      qq[j] += q * q;
+    }
+  }
+  memcpy(l->xq, xq, sizeof xq);
+  memcpy(l->qq, qq, sizeof qq);
+}
+
+/* For codes q the best scale is xq/qq, and it takes xq*xq/qq off the squared error: the lane with the most wins. */
+static float best_lane(const integer_lanes *l, float most, accel__integer_fit *fit) {
+  for (int j = 0; j < LANES; j++) {
+    if (!(l->qq[j] > 0)) continue;
+    const float gain = l->xq[j] / l->qq[j] * l->xq[j];
+    if (!(gain > most)) continue;
+    most = gain;
+    *fit = (accel__integer_fit){l->xq[j] / l->qq[j], (int32_t)l->low[j], (int32_t)l->high[j]};
+  }
+  return most;
+}
+
+typedef struct span {
+  float unit, lowest, highest; /* the last two in units */
+} span;
+
+static span span_of(const float *x, int64_t n, float peak) {
+  int exponent;
+  float lowest = 0, highest = 0;
+  frexpf(peak, &exponent);
+  for (int64_t i = 0; i < n; i++) {
+    lowest = x[i] < lowest ? x[i] : lowest;
+    highest = x[i] > highest ? x[i] : highest;
+  }
+  const float unit = ldexpf(1.0f, 1 - exponent);
+  return (span){unit, lowest * unit, highest * unit};
+}
+
+/* Lanes first, first + step ... try [low, high] with the scale that spans the group, times factors that also clip it or
+ * leave room. */
+static void spread(integer_lanes *l, int first, int step, const span *s, int low, int high) {
+  float whole = high > 0 ? s->highest / (float)high : 0; /* the scale that reaches both ends */
+  if (low < 0 && s->lowest / (float)low > whole) whole = s->lowest / (float)low;
+  const int count = (LANES - first + step - 1) / step;
+  for (int j = 0; j < count; j++) {
+    const int lane = first + j * step;
+    l->inverse[lane] = whole > 0 ? 1.0f / (whole * (0.80f + 0.25f * (float)j / (float)(count - 1))) : 0;
+    l->low[lane] = (float)low;
+    l->high[lane] = (float)high;
+  }
+}
+
+accel__integer_fit accel__fit_int4(const float *x, int64_t n, float peak) {
+  integer_lanes l;
+  accel__integer_fit fit = {0, -8, 7};
+  const span s = span_of(x, n, peak);
+  spread(&l, 0, 2, &s, -8, 7);
+  spread(&l, 1, 2, &s, -7, 8);
+  sum_lanes(x, n, s.unit, &l);
+  best_lane(&l, 0, &fit);
+  if (fit.high == 8) fit = (accel__integer_fit){-fit.scale, -8, 7};
+  fit.scale /= s.unit;
+  return fit;
+}
+
+accel__integer_fit accel__fit_uint4(const float *x, int64_t n, float peak) {
+  integer_lanes l;
+  accel__integer_fit fit = {0, 0, 15};
+  const span s = span_of(x, n, peak);
+  const int middle = (int)(-s.lowest / (s.highest - s.lowest) * 15.0f + 0.5f);
+  float most = 0;
+  for (int zero = middle - 1; zero <= middle + 1; zero++) {
+    if (zero < 0 || zero > 15) continue;
+    spread(&l, 0, 1, &s, -zero, 15 - zero);
+    sum_lanes(x, n, s.unit, &l);
+    most = best_lane(&l, most, &fit);
+  }
+  fit.scale /= s.unit;
+  return fit;
+}
+
+/* |x| to the nearest of 0 .5 1 1.5 2 3 4 6, ties to even: the step is 1/2 below 2, 1 below 4, then 2. */
+static inline float round_e2m1(float magnitude) {
+  float shift = magnitude < 4.0f ? 0x1.8p23f : 0x1.8p24f;
+  shift = magnitude < 2.0f ? 0x1.8p22f : shift;
+  const float rounded = (magnitude + shift) - shift;
+  return rounded < 6.0f ? rounded : 6.0f;
+}
+
+uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_t count) {
+  float inverse[ACCEL__FLOAT4_CANDIDATES] = {0}, error[ACCEL__FLOAT4_CANDIDATES] = {0};
+  for (uint32_t j = 0; j < count; j++) inverse[j] = 1.0f / scales[j];
+  for (int64_t i = 0; i < n; i++) {
+    const float magnitude = fabsf(x[i]);
+    for (int j = 0; j < ACCEL__FLOAT4_CANDIDATES; j++) {
+      const float y = magnitude * inverse[j], off = y - round_e2m1(y);
+      error[j] += off * off;
+    }
+  }
+  uint32_t best = 0;
+  float least = error[0];
+  for (uint32_t j = 1; j < count; j++) {
+    const float ratio = scales[j] / scales[0], found = error[j] * ratio * ratio;
+    if (!(found < least)) continue;
+    least = found;
+    best = j;
+  }
+  return best;
+}
+
+void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
+                          uint8_t *codes) {
+  const float least = (float)low, most = (float)high;
+  for (int64_t i = 0; i < n; i++) {
+    float q = x[i] * inverse;
+    q = q > least ? q : least;
+    q = q < most ? q : most;
+    q = (q + to_integer) - to_integer;
+    codes[i] = (uint8_t)((int32_t)q + offset);
+  }
+}
+
+void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, x + i, sizeof bits);
+    const float magnitude = fabsf(x[i]) * inverse;
+    const int32_t halves = (int32_t)(round_e2m1(magnitude) * 2.0f); /* 0 1 2 3 4 6 8 12 */
+    codes[i] = (uint8_t)((halves <= 4 ? halves : 4 + halves / 4) | (int32_t)(bits >> 28 & 8u));
+  }
+}
