@@ -224,6 +224,168 @@ static void test_nested(void **state) {
   accel__pool_destroy(&n.other);
 }
 
+/* ---- turns: never more threads than the pool's size ---- */
+
+typedef struct crowd {
+  accel__pool *pool;
+  pthread_t thread;
+  atomic_uint *running, *most, *wrong; /* shared by all callers */
+  uint32_t rounds, size;
+  uint64_t sum, expected;
+  bool alone; /* tasks must be on the caller's thread */
+  pthread_t self;
+} crowd;
+
+static void counted(void *arg, uint32_t index, uint32_t worker) {
+  crowd *c = arg;
+  uint32_t now = atomic_fetch_add(c->running, 1) + 1, most = atomic_load(c->most);
+  while (now > most && !atomic_compare_exchange_weak(c->most, &most, now)) continue;
+  for (uint64_t start = now_ns(); now_ns() - start < 3000;) continue;
+  if (worker >= c->size || (c->alone && (worker || !pthread_equal(c->self, pthread_self())))) atomic_fetch_add(c->wrong, 1);
+  __atomic_fetch_add(&c->sum, index, __ATOMIC_RELAXED);
+  atomic_fetch_sub(c->running, 1);
+}
+static void *use_turns(void *arg) {
+  crowd *c = arg;
+  c->self = pthread_self();
+  for (uint32_t round = 0; round < c->rounds; round++) {
+    accel__pool_turn turn;
+    bool takes = round % 3; /* without one, a call takes its own */
+    uint32_t calls = takes ? 1 + round % 7 : 1;
+    if (takes) accel__pool_enter(c->pool, 0, &turn);
+    for (uint32_t i = 0; i < calls; i++) accel__pool_run(c->pool, 1 + round % 5, counted, c);
+    if (takes) accel__pool_leave(&turn);
+    c->expected += (uint64_t)calls * (round % 5) * (1 + round % 5) / 2;
+    if (round % 16 == 0) usleep(300); /* workers fall asleep, places are left */
+  }
+  return NULL;
+}
+
+static void use_together(uint32_t size, uint32_t width, uint32_t n, uint32_t rounds) {
+  crowd c[9];
+  atomic_uint running = 0, most = 0, wrong = 0;
+  accel__pool *pool = make(size);
+  accel__pool_set_width(pool, width);
+  assert_int_equal(accel__pool_width(pool), width ? width : size);
+  for (uint32_t i = 0; i < n; i++) {
+    c[i] = (crowd){.pool = pool,
+                   .running = &running,
+                   .most = &most,
+                   .wrong = &wrong,
+                   .rounds = rounds,
+                   .size = size,
+                   .alone = width == 1};
+    assert_int_equal(pthread_create(&c[i].thread, NULL, use_turns, &c[i]), 0);
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    pthread_join(c[i].thread, NULL);
+    assert_int_equal(c[i].sum, c[i].expected);
+  }
+  assert_int_equal(atomic_load(&wrong), 0);
+  assert_in_range(atomic_load(&most), 1, size);
+  accel__pool_destroy(&pool);
+}
+
+static void test_never_more_threads_than_the_size(void **state) {
+  (void)state;
+  for (uint32_t size = 1; size <= 4; size++)
+    for (uint32_t n = 1; n <= 9; n += 4) use_together(size, 0, n, 200);
+}
+
+static void test_throughput_mode(void **state) {
+  (void)state;
+  for (uint32_t size = 1; size <= 3; size++)
+    for (uint32_t n = 1; n <= 5; n += 2) use_together(size, 1, n, 200);
+}
+
+static void test_width_of_a_turn(void **state) {
+  (void)state;
+  static job j;
+  accel__pool *pool = make(3), *other = make(2);
+  accel__pool_turn turn, inner, elsewhere;
+  accel__pool_set_width(pool, 1);
+  accel__pool_enter(pool, UINT32_MAX, &turn); /* loading a model: all threads in either mode */
+  assert_int_equal(accel__pool_width(pool), 3);
+  assert_int_equal(accel__pool_width(other), 2);
+  accel__pool_enter(other, 0, &elsewhere);
+  accel__pool_enter(pool, 1, &inner); /* uses the outer turn's place and width */
+  assert_int_equal(accel__pool_width(pool), 3);
+  for (int round = 0; round < 100 && (atomic_load(&j.workers) & 7) != 7; round++) run_and_check(pool, &j, 200, 20000);
+  assert_int_equal(atomic_load(&j.workers), 7);
+  accel__pool_leave(&inner);
+  run_and_check(other, &j, 100, 0);
+  accel__pool_leave(&elsewhere);
+  run_and_check(pool, &j, 100, 0);
+  accel__pool_leave(&turn);
+  assert_int_equal(accel__pool_width(pool), 1);
+  accel__pool_enter(NULL, 0, &turn);
+  assert_int_equal(accel__pool_width(NULL), 1);
+  accel__pool_leave(&turn);
+  accel__pool_destroy(&pool);
+  accel__pool_destroy(&other);
+}
+
+/* A second caller gets its place while the first one's turn goes on. */
+typedef struct lasting {
+  accel__pool *pool;
+  pthread_t thread;
+  atomic_bool arrived, served;
+} lasting;
+static void *come_second(void *arg) {
+  lasting *l = arg;
+  accel__pool_turn turn;
+  atomic_store(&l->arrived, true);
+  accel__pool_enter(l->pool, 0, &turn);
+  atomic_store(&l->served, true);
+  accel__pool_leave(&turn);
+  return NULL;
+}
+static void short_task(void *arg, uint32_t index, uint32_t worker) {
+  (void)arg, (void)index, (void)worker;
+  for (uint64_t start = now_ns(); now_ns() - start < 10000;) continue;
+}
+static void test_second_caller_is_let_in(void **state) {
+  (void)state;
+  for (uint32_t size = 2; size <= 3; size++) {
+    lasting l = {.pool = make(size)};
+    accel__pool_turn turn;
+    accel__pool_enter(l.pool, 0, &turn);
+    for (int i = 0; i < 100; i++) accel__pool_run(l.pool, 8, short_task, NULL); /* the workers are here */
+    assert_int_equal(pthread_create(&l.thread, NULL, come_second, &l), 0);
+    uint64_t start = now_ns();
+    while (!atomic_load(&l.served) && now_ns() - start < 10000000000u) accel__pool_run(l.pool, 8, short_task, NULL);
+    assert_true(atomic_load(&l.served));
+    accel__pool_leave(&turn);
+    pthread_join(l.thread, NULL);
+    accel__pool_destroy(&l.pool);
+  }
+}
+
+static uint64_t cpu_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+static void test_idle_pool_uses_no_processor(void **state) {
+  (void)state;
+  static job j;
+  accel__pool *pool = make(4);
+  accel__pool_turn turn;
+  run_and_check(pool, &j, 1000, 1000);
+  usleep(50000);
+  uint64_t before = cpu_ns();
+  usleep(300000);
+  assert_in_range(cpu_ns() - before, 0, 5000000); /* under 2 % of one processor */
+  accel__pool_enter(pool, 0, &turn);              /* nor within a turn that computes nothing */
+  run_and_check(pool, &j, 1000, 1000);
+  usleep(50000);
+  before = cpu_ns();
+  usleep(300000);
+  assert_in_range(cpu_ns() - before, 0, 5000000);
+  accel__pool_leave(&turn);
+  accel__pool_destroy(&pool);
+}
+
 /* ---- fork ---- */
 
 typedef struct forker {
@@ -351,6 +513,11 @@ int main(void) {
       cmocka_unit_test(test_eight_callers),
       cmocka_unit_test(test_two_pools),
       cmocka_unit_test(test_nested),
+      cmocka_unit_test(test_never_more_threads_than_the_size),
+      cmocka_unit_test(test_throughput_mode),
+      cmocka_unit_test(test_width_of_a_turn),
+      cmocka_unit_test(test_second_caller_is_let_in),
+      cmocka_unit_test(test_idle_pool_uses_no_processor),
       cmocka_unit_test(test_fork),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_signals_stay_with_the_application),
