@@ -5,31 +5,17 @@
 
 #include "core/text.h"
 #include "dispatch/endpoint.h"
+#include "dispatch/fit.h"
 #include "dispatch/precision.h"
 #include "dispatch/services.h"
 
 /* ---- one candidate ---- */
 
-/* Why `device` at `precision` will not do, or ACCEL_OK; the reason is the thread's message. */
-static accel_status ask_supports(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
-  accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  if (!verdict) return accel__no_memory(p->n_entry * sizeof *verdict);
-  for (uint32_t i = 0; i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
-  accel_status status = ACCEL_OK;
-  if (device->plugin->supports(device->index, p, precision, verdict, &error) != ACCEL_PLUGIN_OK)
-    status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
-  for (uint32_t i = 0; status == ACCEL_OK && i < p->n_entry; i++)
-    if (verdict[i].answer == ACCEL_PLUGIN_NO) status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
-  free(verdict);
-  return status;
-}
-
 static accel_status init_plugin(accel_endpoint *ep, const accel__device *device) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel_plugin_options options = {.size = sizeof options, .precision = ep->precision, .host = &ep->host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
+  ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
   options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
   int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
@@ -39,21 +25,20 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
                      "%s", error.message);
 }
 
-/* Device and precision are settled: makes the weights' source and the plugin's endpoint. */
+/* Device and precision are settled: makes the weights' source and, when the memory is there, the plugin's endpoint. */
 static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
                                   const accel__place_request *request) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel__fit fit;
   ACCEL_TRY(accel__precision_for(p, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
-  ACCEL_TRY(ask_supports(ep, device, &ep->precision));
-  accel__source_weight *weights = accel__arena_array(&ep->arena, p->n_weight, sizeof *weights);
-  if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < p->n_weight; i++) weights[i] = *accel__weight_source(ep->model->program, i);
-  const accel__source_from from = {.checkpoint = ep->checkpoint, .pool = ep->ctx->pool, .seed = ep->seed};
-  ACCEL_TRY(accel__source_new(weights, p->n_weight, &from, ep->precision.format, &ep->source));
+  ACCEL_TRY(accel__ask_supports(ep, device, &ep->precision));
+  ACCEL_TRY(accel__endpoint_source(ep, &ep->precision, &ep->arena, &ep->source));
   ep->plugin = device->plugin;
   ep->device = device->index;
   ep->device_info = device->facts;
-  accel_status status = init_plugin(ep, device);
+  accel_status status = accel__fit_estimate(ep, device, &ep->precision, ep->source, &(accel__fit_work){0}, &fit);
+  if (status == ACCEL_OK) status = accel__fit_check(&fit, device->info.name, ep->precision.name);
+  if (status == ACCEL_OK) status = init_plugin(ep, device);
   if (status != ACCEL_OK) {
     accel__source_free(&ep->source);
     ep->plugin = NULL;
@@ -138,6 +123,7 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   accel__buffer text = {0};
   for (uint32_t i = 0; i < why->n; i++) accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
   accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device, text.data ? text.data : "no candidate");
+  if (last == ACCEL_ERROR_DOES_NOT_FIT) accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
   if (last == ACCEL_ERROR_PRECISION) accel__remedy(last, "`accel matrix %s` lists what each device here can run", ep->name);
   accel__buffer_free(&text);
   return last;

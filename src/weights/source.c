@@ -241,6 +241,10 @@ void accel__source_unmap(accel__source *s, uint32_t index) {
   pthread_mutex_unlock(&s->lock);
 }
 
+bool accel__source_in_file(const accel__source *s, uint32_t index) {
+  return index < s->n && direct(s, &s->weight[index], &s->slot[index]);
+}
+
 uint64_t accel__source_bytes(const accel__source *s) {
   uint64_t all = 0;
   for (uint32_t i = 0; i < s->n; i++) all += s->slot[i].bytes;

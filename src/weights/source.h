@@ -58,6 +58,8 @@ void accel__source_free(accel__source **s);
  * ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
+/* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their own? */
+bool accel__source_in_file(const accel__source *s, uint32_t index);
 uint64_t accel__source_bytes(const accel__source *s); /* of all weights in their formats */
 /* Tensors of the checkpoint that no weight uses, for an info line of the log; names[] in arena memory. */
 accel_status accel__source_unexpected(const accel__source *s, accel__arena *arena, const char ***names, uint32_t *n);
