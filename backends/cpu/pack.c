@@ -2,12 +2,14 @@
 #include "pack.h"
 
 typedef struct form_info {
+  bool (*takes)(const accel_plugin_format *f); /* NULL: every format of its store */
   uint64_t (*bytes)(const cpu_panel *p);
   void (*pack)(const cpu_panel *p, const cpu_column *column, void *panel);
 } form_info;
 
 static const form_info forms[CPU_FORM_COUNT] = {
-    [CPU_FORM_F32] = {cpu_f32_panel_bytes, cpu_f32_panel_pack},
+    [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack},
+    [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack},
 };
 
 static cpu_form natural(const accel_plugin_format *f) {
@@ -32,7 +34,8 @@ static cpu_form natural(const accel_plugin_format *f) {
 
 cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *format) {
   cpu_form form = natural(format);
-  return forms[form].pack && kernels->linear[form].run ? form : CPU_FORM_F32;
+  bool takes = forms[form].pack && (!forms[form].takes || forms[form].takes(format));
+  return takes && kernels->linear[form].run ? form : CPU_FORM_F32;
 }
 
 uint64_t cpu_panel_bytes(const cpu_panel *p) { return (forms[p->form].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }

@@ -1,0 +1,91 @@
+/* dot_body.h - what the linears over 8-bit and 4-bit codes have in common, included by gemm_i8_body.h and gemm_i4_body.h
+ * after dot_<isa>.h.
+ *
+ * dot_<isa>.h adds to vec_<isa>.h a vector `vi` of V sums of 32 bits, or of 4V codes of 8 bits:
+ *   i_zero, i_add, i_load   plain
+ *   i_four(p)               four codes at p, repeated
+ *   i_dot(&sum, x, w)       sum += four products of codes each, x unsigned (as wide as the kernel's cpu_x), w signed
+ *   i_float(x)              sums to fp32
+ *
+ * A panel begins with factor[COLS] and sum[COLS] as fp32:
+ *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w.
+ * Sums of codes are integers and exact in any order; those of groups are added in ascending order, whatever the tile: a
+ * row's result does not depend on its batch. */
+#ifndef ACCEL_CPU_DOT_BODY_H
+#define ACCEL_CPU_DOT_BODY_H
+
+#define GEMM_COLS    (GEMM_VECS * V)
+#define MICRO_UNROLL _Pragma("GCC unroll 32")
+/* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
+#define DOT_KEEP(pointer) __asm__("" : "+r"(pointer))
+
+#include "kernels/tile_body.h"
+
+enum { DOT_STEP = GEMM_COLS * 4, DOT_CHAINS = 4 }; /* bytes of four k of a panel; sums an element is cut into, at most */
+
+/* Few rows keep the multipliers busy with several sums for each element. */
+V_INLINE int dot_chains(int rows) {
+  const int sums = V_REGISTERS / 2 / (rows * GEMM_VECS);
+  return sums >= 4 ? 4 : sums >= 2 ? 2 : 1;
+}
+
+typedef vi dot_sums[GEMM_ROWS][GEMM_VECS * DOT_CHAINS]; /* registers once unrolled */
+
+/* Four k: x holds every fourth row, the others are at 1, 2 and 3 times ldx from it. */
+V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int64_t ldx3, const char *w, const int u,
+                       const int chain, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+  vi b[GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { b[j] = i_load(w + u * DOT_STEP + j * 4 * V); }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    vi a = i_four(x[i / 4] + (i % 4 == 3 ? ldx3 : i % 4 * ldx) + 4 * u);
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { i_dot(&sum[i][j * DOT_CHAINS + chain], a, b[j]); }
+  }
+  v_fence();
+}
+
+/* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into sum[i][j * DOT_CHAINS].
+ * Meanwhile asks for `ahead`, ahead_step bytes further in each round. */
+V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
+                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS * DOT_CHAINS; j++) { sum[i][j] = i_zero(); }
+  }
+  const uint8_t *x[4] = {from, rows > 4 ? from + 4 * ldx : from, rows > 8 ? from + 8 * ldx : from,
+                         rows > 12 ? from + 12 * ldx : from};
+  int64_t ldx3 = 3 * ldx;
+  for (; steps > 0; steps -= round) {
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { DOT_KEEP(x[i]); }
+    DOT_KEEP(ldx);
+    DOT_KEEP(ldx3);
+    v_prefetch_far(ahead);
+    v_prefetch_far(ahead + 64);
+    if (ahead_step > 128) {
+      MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) { v_prefetch_far(ahead + 64 * i); }
+    }
+    ahead += ahead_step;
+    MICRO_UNROLL for (int u = 0; u < round; u++) { dot_step(rows, x, ldx, ldx3, w, u, u % chains, sum); }
+    w += round * DOT_STEP;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * round; }
+  }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      MICRO_UNROLL for (int c = 1; c < chains; c++) {
+        sum[i][j * DOT_CHAINS] = i_add(sum[i][j * DOT_CHAINS], sum[i][j * DOT_CHAINS + c]);
+      }
+    }
+  }
+}
+
+/* One vector of results: total is the sum over k of codes times codes (and group scales). */
+V_INLINE vf dot_value(const cpu_gemm *g, int64_t row, const float *panel, int j, vf total) {
+  vf factor = v_load(panel + j * V), sum = v_load(panel + GEMM_COLS + j * V);
+  return v_mul(v_set(g->x_scale[row]), v_fnma(v_set(g->x_zero[row]), sum, v_mul(factor, total)));
+}
+
+/* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
+static inline int64_t dot_height(int64_t left) {
+  int64_t tiles = (left + GEMM_ROWS - 1) / GEMM_ROWS;
+  return (left + tiles - 1) / tiles;
+}
+
+#endif

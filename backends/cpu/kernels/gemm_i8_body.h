@@ -1,0 +1,76 @@
+/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c. */
+#include <stdbool.h>
+
+#include "kernels/kernels.h"
+#include "kernels/math_body.h"
+#include "kernels/dot_body.h"
+
+enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before the codes */
+
+/* One tile, [rows][COLS]. */
+V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead,
+                       int64_t ahead_step) {
+  dot_sums sum;
+  dot_rows(rows, dot_chains(rows), ROUND, (g->k + 15) / 16 * 4, (const uint8_t *)g->x + row * g->ldx, g->ldx, panel + HEAD,
+           ahead, ahead_step, sum);
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      v_store(tile + i * GEMM_COLS + j * V,
+              dot_value(g, row + i, (const float *)(const void *)panel, j, i_float(sum[i][j * DOT_CHAINS])));
+    }
+  }
+}
+
+typedef void tile_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, int64_t ahead_step);
+#define TILE(rows)                                                                                           \
+  static void tile_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, \
+                          int64_t step) {                                                                    \
+    multiply(rows, g, row, panel, tile, ahead, step);                                                        \
+  }
+/* clang-format off */
+TILE(1) TILE(2) TILE(3) TILE(4)
+#if GEMM_ROWS >= 6
+TILE(5) TILE(6)
+#endif
+#if GEMM_ROWS >= 14
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+#endif
+static tile_fn *const tile_of[GEMM_ROWS + 1] = {
+  NULL, tile_1, tile_2, tile_3, tile_4,
+#if GEMM_ROWS >= 6
+  tile_5, tile_6,
+#endif
+#if GEMM_ROWS >= 14
+  tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+#endif
+};
+/* clang-format on */
+
+/* Register tiles that share one pass over the panels: 64 KiB of x, but not fewer than 56 rows, which would fetch w too
+ * often. */
+static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
+  int64_t wanted = 65536 / (g->k ? g->k : 1) / GEMM_ROWS,
+          blocks = tiles / (wanted < 56 / GEMM_ROWS ? 56 / GEMM_ROWS : wanted);
+  return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
+}
+
+enum { FEW_ROWS = 4, FAR = 4096 }; /* what is read once is asked for so many bytes before */
+
+void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+  float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const char *w = g->w;
+  const bool few = row_end - row <= FEW_ROWS;
+  while (row < row_end) {
+    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS), step = ROUND * DOT_STEP / tiles;
+    int64_t stop = row;
+    for (int64_t t = 0; t < tiles; t++) stop += dot_height(row_end - stop);
+    for (int64_t p = panel; p < panel_end; p++)
+      for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
+        const char *ahead = few ? w + p * g->panel_bytes + FAR : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
+        rows = dot_height(row_end - i);
+        tile_of[rows](g, i, w + p * g->panel_bytes, tile, ahead, step);
+        finish(g, tile, i, rows, p);
+      }
+    row = stop;
+  }
+}

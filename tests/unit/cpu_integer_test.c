@@ -1,0 +1,441 @@
+/* cpu_integer_test.c - linears over int8 and four-bit weights, on every instruction set of this machine: conversion of x,
+ * packing and products against the quantised arithmetic in double, and against the unquantised product with a bound.
+ *
+ * Operands end where an unreadable page begins. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "formats/matrix.h"
+#include "pack.h"
+
+static cpu_kernels kernels; /* of the ISA at hand */
+
+/* ---- operands ---- */
+
+static uint32_t seed;
+static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
+static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
+static int pick(int low, int high) { return low + (int)(next_random() >> 8) % (high - low + 1); }
+
+typedef struct guarded {
+  void *map;
+  size_t size;
+} guarded;
+static guarded live[64];
+static int n_live;
+
+/* Bytes that end at an unreadable page. */
+static void *guard(uint64_t bytes) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
+  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(map != MAP_FAILED && n_live < 64);
+  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
+  live[n_live++] = (guarded){map, body + page};
+  return map + body - bytes;
+}
+static void release(void) {
+  while (n_live > 0) {
+    n_live--;
+    munmap(live[n_live].map, live[n_live].size);
+  }
+}
+static float *filled(int64_t n) {
+  float *x = guard((uint64_t)n * 4);
+  for (int64_t i = 0; i < n; i++) x[i] = noise();
+  return x;
+}
+
+static void check(const char *what, float got, double want, double bound) {
+  if (isnan(want) && isnan(got)) return;
+  if (!(fabs(got - want) <= bound) && got != want)
+    fail_msg("%s on %s: got %.9g, expected %.9g, bound %.3g", what, cpu_isa_name(kernels.isa), got, want, bound);
+}
+
+/* ---- conversion ---- */
+
+static int64_t padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; }
+
+typedef struct rows {
+  int64_t m, k, ldx, ld;
+  float *x;
+  uint8_t *code;
+  float *scale, *zero;
+} rows;
+
+static rows make_rows(int64_t m, int64_t k) {
+  rows r = {.m = m, .k = k, .ldx = k + pick(0, 3), .ld = padded(k)};
+  const float offset = pick(0, 2) ? 0 : 3 * noise(), size = powf(10, 3 * noise());
+  r.x = filled(m ? (m - 1) * r.ldx + k : 0);
+  for (int64_t i = 0; m && i < (m - 1) * r.ldx + k; i++) r.x[i] = size * (r.x[i] + offset);
+  r.code = guard((uint64_t)(m * r.ld));
+  r.scale = guard((uint64_t)m * 4);
+  r.zero = guard((uint64_t)m * 4);
+  return r;
+}
+
+static void convert(cpu_x to, const rows *r) {
+  kernels.convert[to](r->x, r->ldx, r->m, r->k, r->code, r->ld, r->scale, r->zero);
+}
+
+static void check_rows(cpu_x to, const rows *r) {
+  const int most = to == CPU_X_U7 ? 127 : 255;
+  for (int64_t i = 0; i < r->m; i++) {
+    double low = 0, high = 0;
+    for (int64_t j = 0; j < r->k; j++) low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
+    const double step = fmax((high - low) / most, 0x1p-126);
+    check("scale", r->scale[i], step, 1e-6 * step);
+    assert_true(r->zero[i] >= 0 && r->zero[i] <= most && r->zero[i] == rintf(r->zero[i]));
+    for (int64_t j = 0; j < r->k; j++) {
+      assert_true(r->code[i * r->ld + j] <= most);
+      check("code", (float)((r->code[i * r->ld + j] - (double)r->zero[i]) * r->scale[i]), r->x[i * r->ldx + j],
+            1.001 * step); /* half a step, and half a step where the shifted end of the range is cut */
+    }
+    for (int64_t j = r->k; j < r->ld; j++) assert_int_equal(r->code[i * r->ld + j], 0);
+  }
+}
+
+static void test_convert(void **state) {
+  (void)state;
+  for (int to = CPU_X_U8; to <= CPU_X_U7; to++) {
+    if (!kernels.convert[to]) continue;
+    for (int i = 0; i < 300; i++) {
+      rows r = make_rows(pick(0, 5), pick(0, 200));
+      convert((cpu_x)to, &r);
+      check_rows((cpu_x)to, &r);
+      release();
+    }
+  }
+}
+
+static void test_convert_special(void **state) {
+  (void)state;
+  const float cases[][3] = {{0, 0, 0},       {1e-45f, -1e-45f, 0}, {3e38f, -3e38f, 1}, {5, 5, 5},
+                            {-5, -5, -5},    {INFINITY, 1, 2},     {1, -INFINITY, 2},  {1, NAN, 2},
+                            {NAN, NAN, NAN}, {0x1p-126f, 0, -0.0f}};
+  for (int to = CPU_X_U8; to <= CPU_X_U7; to++)
+    for (size_t c = 0; kernels.convert[to] && c < sizeof cases / sizeof *cases; c++)
+      for (int k = 3; k < 80; k += 19) { /* the case at the end, in a tail and in a whole vector */
+        rows r = make_rows(1, k);
+        memset(r.x, 0, (size_t)k * 4);
+        memcpy(r.x + k - 3, cases[c], sizeof *cases);
+        convert((cpu_x)to, &r);
+        bool finite = true;
+        for (int j = 0; j < 3; j++) finite = finite && isfinite(cases[c][j]);
+        if (finite)
+          check_rows((cpu_x)to, &r);
+        else
+          assert_true(isnan(r.scale[0]) && !isnan(r.zero[0]));
+        release();
+      }
+}
+
+/* ---- weights ---- */
+
+typedef struct weights {
+  accel_matrix m;
+  cpu_matrix source;
+  float *w; /* [n, k] */
+} weights;
+
+static uint8_t random_scale(uint8_t dtype) {
+  return dtype == ACCEL_PLUGIN_E8M0 ? (uint8_t)pick(115, 130) : (uint8_t)pick(1, 0x7e);
+}
+
+static void fill_scales(const accel_plugin_format *f, void *to, uint64_t bytes) {
+  uint8_t *p = to;
+  for (uint64_t i = 0; i < bytes; i++) {
+    const float value = (1.5f + noise()) / 50;
+    const uint16_t half = accel_f32_to_fp16(value), brain = accel_f32_to_bf16(value);
+    if (f->scale == ACCEL_PLUGIN_E8M0 || f->scale == ACCEL_PLUGIN_E4M3)
+      p[i] = random_scale(f->scale);
+    else if (f->scale == ACCEL_PLUGIN_F32 && i % 4 == 0)
+      memcpy(p + i, &value, 4);
+    else if (f->scale == ACCEL_PLUGIN_F16 && i % 2 == 0)
+      memcpy(p + i, &half, 2);
+    else if (f->scale == ACCEL_PLUGIN_BF16 && i % 2 == 0)
+      memcpy(p + i, &brain, 2);
+  }
+}
+
+static void *keep(const void *data, uint64_t bytes) {
+  void *p = guard(bytes);
+  if (bytes) memcpy(p, data, bytes);
+  return p;
+}
+
+static weights make_weights(const accel_plugin_format *f, int64_t n, int64_t k) {
+  weights w = {.m = {.format = *f, .n = n, .k = k}};
+  accel_matrix_bytes bytes;
+  assert_true(accel_matrix_sizes(f, n, k, &bytes));
+  uint8_t *data = guard(bytes.data), *zero = guard(bytes.zero), *scale = guard(bytes.scale);
+  const float outer = 0.37f;
+  for (uint64_t i = 0; i < bytes.data; i++) data[i] = (uint8_t)(next_random() >> 16);
+  for (uint64_t i = 0; i < bytes.zero; i++) zero[i] = (uint8_t)pick(0, 16);
+  fill_scales(f, scale, bytes.scale);
+  w.m.data = data;
+  w.m.scale = scale;
+  w.m.zero = bytes.zero ? zero : NULL;
+  w.m.outer = bytes.outer ? keep(&outer, 4) : NULL;
+  w.w = guard((uint64_t)(n * k) * 4);
+  accel_matrix_rows(&w.m, 0, n, w.w);
+  return w;
+}
+
+/* ---- products ---- */
+
+typedef struct linear {
+  accel_plugin_format format;
+  int64_t n;
+  rows x;
+  weights w, gate;
+  cpu_panel shape;
+  int64_t panels, panel_bytes;
+  char *packed;
+  float *bias, *bias_gate, *residual;
+  int act;
+  bool glu;
+} linear;
+
+static const cpu_linear_kernel *kernel_of(const linear *t) { return &kernels.linear[t->shape.form]; }
+
+static void pack(linear *t) {
+  const int64_t width = t->glu ? t->shape.cols / 2 : t->shape.cols;
+  weights *part[2] = {&t->w, &t->gate};
+  for (int i = 0; i < 2; i++)
+    part[i]->source = (cpu_matrix){.format = &t->format,
+                                   .view = {part[i]->m.data, part[i]->m.scale, part[i]->m.zero, part[i]->m.outer},
+                                   .n = t->n,
+                                   .k = t->x.k};
+  t->panels = (t->n + width - 1) / width;
+  t->panel_bytes = (int64_t)cpu_panel_bytes(&t->shape);
+  t->packed = guard((uint64_t)(t->panels * t->panel_bytes));
+  memset(t->packed, 0x5a, (size_t)(t->panels * t->panel_bytes));
+  for (int64_t p = 0; p < t->panels; p++) {
+    cpu_column column[64];
+    for (int64_t c = 0; c < t->shape.cols; c++) {
+      const int64_t col = p * width + c % width;
+      column[c] = col < t->n ? (cpu_column){&part[c >= width]->source, col} : (cpu_column){0};
+    }
+    cpu_panel_pack(&t->shape, column, t->packed + p * t->panel_bytes);
+  }
+}
+
+static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, int64_t k) {
+  linear t = {.format = *f, .n = n};
+  t.x = make_rows(m, k);
+  t.w = make_weights(f, n, k);
+  t.shape = (cpu_panel){.form = cpu_form_of(&kernels, f), .kernels = &kernels, .k = k};
+  assert_true(t.shape.form == CPU_FORM_I8 || t.shape.form == CPU_FORM_I4);
+  t.shape.cols = kernel_of(&t)->cols;
+  return t;
+}
+
+static void prepare(linear *t) { /* once its parts are decided */
+  if (t->glu) t->gate = make_weights(&t->format, t->n, t->x.k);
+  t->shape.format = &t->format;
+  pack(t);
+  convert(kernel_of(t)->x, &t->x);
+}
+
+static cpu_gemm gemm_of(const linear *t, float *y) {
+  return (cpu_gemm){.n = t->n,
+                    .k = t->x.k,
+                    .x = t->x.code,
+                    .ldx = t->x.ld,
+                    .x_scale = t->x.scale,
+                    .x_zero = t->x.zero,
+                    .w = t->packed,
+                    .panel_bytes = t->panel_bytes,
+                    .group = t->format.group_k,
+                    .store = t->format.store,
+                    .scale = t->format.scale,
+                    .outer = 0.37f,
+                    .y = y,
+                    .ldy = t->n,
+                    .bias = t->bias,
+                    .bias_gate = t->bias_gate,
+                    .residual = t->residual,
+                    .ldr = t->n,
+                    .act = t->act,
+                    .glu = t->glu,
+                    .alpha = 1.702f};
+}
+
+/* One element in double: with the codes of x, and with x itself.  `size` gets the sum of the magnitudes that are added up in
+ * fp32, `slack` how far the two may be apart. */
+static double product(const linear *t, const weights *w, int64_t i, int64_t j, double *exact, double *size, double *slack) {
+  const rows *x = &t->x;
+  double y = 0;
+  *exact = *size = *slack = 0;
+  for (int64_t k = 0; k < x->k; k++) {
+    const double v = w->w[j * x->k + k], code = x->code[i * x->ld + k];
+    y += x->scale[i] * (code - x->zero[i]) * v;
+    *size += x->scale[i] * (code + x->zero[i]) * fabs(v);
+    *exact += (double)x->x[i * x->ldx + k] * v;
+    *slack += 1.001 * x->scale[i] * fabs(v);
+  }
+  return y;
+}
+
+static double activation(int act, double x) {
+  switch (act) {
+    case ACCEL_PLUGIN_ACT_RELU:
+      return x < 0 ? 0 : x;
+    case ACCEL_PLUGIN_ACT_GELU:
+      return x * 0.5 * erfc(-x / sqrt(2));
+    case ACCEL_PLUGIN_ACT_SILU:
+      return x / (1 + exp(-x));
+  }
+  return x;
+}
+
+static void check_element(const linear *t, const float *y, int64_t i, int64_t j) {
+  double exact, size, slack, gate_exact, gate_size = 0, gate_slack, want, gate = 0;
+  want = product(t, &t->w, i, j, &exact, &size, &slack) + (t->bias ? t->bias[j] : 0);
+  if (t->glu) gate = product(t, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) + (t->bias_gate ? t->bias_gate[j] : 0);
+  const double error = 3e-7 * (size + 1), gate_error = 3e-7 * (gate_size + 1), up = want;
+  want = t->glu ? activation(t->act, gate) * up : activation(t->act, up);
+  const double rest = t->residual ? t->residual[i * t->n + j] : 0,
+               bound = t->glu ? fabs(activation(t->act, gate)) * error + 1.2 * (fabs(up) + error) * gate_error : 1.2 * error;
+  check("linear", y[i * t->n + j], want + rest, bound + 1e-6 * fabs(want) + 1e-6);
+  if (t->glu || t->act != ACCEL_PLUGIN_ACT_NONE) return;
+  check("linear of x", y[i * t->n + j], exact + (t->bias ? t->bias[j] : 0) + rest, slack + bound + 1e-5);
+}
+
+/* All rows in one call; then single rows and some, with ranges of panels: the same bits. */
+static void run_linear(const linear *t) {
+  float *y = guard((uint64_t)(t->x.m * t->n) * 4), *part = guard((uint64_t)(t->x.m * t->n) * 4);
+  cpu_gemm g = gemm_of(t, y);
+  kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
+  for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
+    for (int64_t j = 0; j<t->n; j += t->n> 100 ? 7 : 1) check_element(t, y, i, j);
+  g = gemm_of(t, part);
+  for (int step = 1; step < 10; step += 4) {
+    for (int64_t i = 0; i < t->x.m; i += step)
+      for (int64_t p = 0; p < t->panels; p += 3)
+        kernel_of(t)->run(&g, i, i + step < t->x.m ? i + step : t->x.m, p, p + 3 < t->panels ? p + 3 : t->panels);
+    assert_int_equal(memcmp(y, part, (size_t)(t->x.m * t->n) * 4), 0);
+  }
+}
+
+#define FORMAT(store, scale, zero, outer, group_k, group_n) \
+  { ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, group_k, group_n }
+static const accel_plugin_format formats[] = {
+    FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),
+    FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
+    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static void test_formats(void **state) {
+  (void)state;
+  for (int f = 0; f < FORMATS; f++)
+    for (int i = 0; i < 60; i++) {
+      linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70), pick(1, 300));
+      t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU,
+                      ACCEL_PLUGIN_ACT_SILU}[pick(0, 4)];
+      t.glu = pick(0, 3) == 0;
+      if (pick(0, 1)) t.bias = filled(t.n), t.bias_gate = t.glu ? filled(t.n) : NULL;
+      if (pick(0, 1)) t.residual = filled(t.x.m * t.n);
+      prepare(&t);
+      run_linear(&t);
+      release();
+    }
+}
+
+static void test_shapes(void **state) {
+  (void)state;
+  const int shapes[][3] = {{128, 200, 768}, {16, 1536, 384}, {1, 300, 3072}, {33, 64, 1536}, {300, 97, 64}, {3, 5, 4099}};
+  for (int f = 0; f < FORMATS; f++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+      linear t = make_linear(&formats[f], shapes[i][0], shapes[i][1], shapes[i][2]);
+      prepare(&t);
+      run_linear(&t);
+      release();
+    }
+}
+
+static void test_special(void **state) {
+  (void)state;
+  for (int f = 0; f < FORMATS; f++) {
+    linear t = make_linear(&formats[f], 9, 40, 70);
+    t.x.x[2 * t.x.ldx + 5] = NAN; /* these rows alone are NaN */
+    t.x.x[4 * t.x.ldx + 69] = -INFINITY;
+    memset(t.x.x + 6 * t.x.ldx, 0, 70 * 4); /* this one zero */
+    prepare(&t);
+    float *y = guard(9 * 40 * 4);
+    cpu_gemm g = gemm_of(&t, y);
+    kernel_of(&t)->run(&g, 0, 9, 0, t.panels);
+    for (int i = 0; i < 9 * 40; i++) {
+      assert_int_equal(isnan(y[i]) != 0, i / 40 == 2 || i / 40 == 4);
+      if (i / 40 == 6) assert_true(y[i] == 0);
+    }
+    release();
+    t = make_linear(&formats[f], 3, 5, 0); /* no columns of x: the bias alone */
+    t.bias = filled(5);
+    prepare(&t);
+    run_linear(&t);
+    g = gemm_of(&t, NULL);
+    kernel_of(&t)->run(&g, 0, 0, 0, 1); /* no rows, no panels: nothing is touched */
+    kernel_of(&t)->run(&g, 0, 3, 1, 1);
+    release();
+  }
+}
+
+/* Largest codes of both sides: no sum overflows or saturates. */
+static void test_extremes(void **state) {
+  (void)state;
+  for (int f = 0; f < FORMATS; f++)
+    for (int sign = 0; sign < 2; sign++) {
+      linear t = make_linear(&formats[f], 5, 33, 4096);
+      for (int64_t i = 0; i < 5; i++)
+        for (int64_t k = 0; k < 4096; k++) t.x.x[i * t.x.ldx + k] = 1;
+      accel_matrix_bytes bytes;
+      assert_true(accel_matrix_sizes(&t.format, t.n, t.x.k, &bytes));
+      memset((void *)(uintptr_t)t.w.m.data,
+             t.format.store == ACCEL_PLUGIN_I8 ? (sign ? 0x80 : 0x7f)
+             : sign                            ? 0x88
+                                               : 0x77,
+             bytes.data);
+      if (t.format.store == ACCEL_PLUGIN_U4) memset((void *)(uintptr_t)t.w.m.data, sign ? 0x00 : 0xff, bytes.data);
+      if (bytes.zero) memset((void *)(uintptr_t)t.w.m.zero, sign ? 16 : 0, bytes.zero);
+      accel_matrix_rows(&t.w.m, 0, t.n, t.w.w);
+      prepare(&t);
+      run_linear(&t);
+      release();
+    }
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  const accel_plugin_format others[] = {FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1)};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+    assert_int_equal(cpu_form_of(&kernels, &others[i]), CPU_FORM_F32);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_convert), cmocka_unit_test(test_convert_special), cmocka_unit_test(test_formats),
+      cmocka_unit_test(test_shapes),  cmocka_unit_test(test_special),         cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_refused),
+  };
+  cpu_isa list[CPU_ISA_COUNT];
+  int failures = 0;
+  for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
+    seed = 12345;
+    cpu_kernels_of(list[i], &kernels);
+    if (!kernels.linear[CPU_FORM_I8].run) continue;
+    failures += cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, NULL, NULL);
+  }
+  return failures;
+}
