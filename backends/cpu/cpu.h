@@ -51,7 +51,9 @@ typedef struct cpu_self {
   cpu_linear *linear;
   uint32_t n_linear;
   int32_t *linear_of; /* [n_node]: index into linear, -1 none */
-  void *arena;        /* all packed panels */
+  void *arena;        /* all packed panels, behind `outer` */
+  uint64_t arena_bytes;
+  float *outer; /* [n_linear], in the arena: factor of all weights of each */
   cpu_convs convs;
 } cpu_self;
 

@@ -110,8 +110,9 @@ static uint64_t place(cpu_linear *l, char *base) {
 }
 
 static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
-  uint64_t all = 0, at = 0;
+  uint64_t all = aligned(s->n_linear * sizeof *s->outer), at = all;
   for (uint32_t i = 0; i < s->n_linear; i++) all += place(&s->linear[i], NULL);
+  s->arena_bytes = all;
   if (!all) all = KIT_ALIGN;
   uint64_t unit = all >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
   all = (all + unit - 1) / unit * unit;
@@ -120,6 +121,8 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 #if defined(MADV_HUGEPAGE)
   if (unit == HUGE_PAGE) (void)madvise(s->arena, all, MADV_HUGEPAGE); /* advice only */
 #endif
+  memset(s->arena, 0, at < all ? at : all);
+  s->outer = s->arena;
   for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
 }
@@ -254,7 +257,7 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
     packing p = {.l = l, .shape = shape_of(s, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
-    l->outer = l->form == CPU_FORM_F32 ? 1.0f : outer_of(&w.m);
+    s->outer[l - s->linear] = l->form == CPU_FORM_F32 ? 1.0f : outer_of(&w.m);
     run_packing(&p, o->host);
     if (two) source_close(o->host, l->gate, &gate);
   }
@@ -280,16 +283,64 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o, 
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+static int32_t pack_all(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   const accel_plugin_host *host = o->host;
-  int32_t rc = plan(s, o->precision.format, error);
-  if (!rc) rc = make_arena(s, host, error);
+  int32_t rc = ACCEL_PLUGIN_OK;
   for (uint32_t i = 0; !rc && i < s->n_linear; i++) {
     if (host->cancelled && host->cancelled(host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
     if (host->progress) host->progress(host->self, s->program->weight[s->linear[i].w].stage, s->program->n_stage);
     rc = pack_linear(s, &s->linear[i], o, error);
   }
+  return rc;
+}
+
+/* ---- panels kept on disk ---- */
+
+static uint64_t hash(uint64_t h, const void *bytes, size_t n) { /* FNV-1a */
+  for (size_t i = 0; i < n; i++) h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
+  return h;
+}
+
+/* Everything the arena's bytes depend on; empty when making them is no more than copying, which a cache cannot beat. */
+static void cache_key(const cpu_self *s, char *key, size_t size) {
+  uint64_t h = 0xcbf29ce484222325u;
+  bool coded = false;
+  for (uint32_t i = 0; i < s->n_linear; i++) {
+    const cpu_linear *l = &s->linear[i];
+    const int64_t layout[] = {l->w, l->gate, l->bias, l->glu,    l->trans,
+                              l->n, l->k,    l->form, l->panels, (int64_t)l->panel_bytes};
+    coded |= l->format.store > ACCEL_PLUGIN_BF16;
+    h = hash(hash(h, layout, sizeof layout), &l->format, sizeof l->format);
+  }
+  key[0] = 0;
+  if (coded)
+    snprintf(key, size, "panels %016llx %s %016llx", (unsigned long long)s->program->hash, cpu_isa_name(s->kernels.isa),
+             (unsigned long long)h);
+}
+
+/* Panels from the cache, or made from the weights and kept there. */
+static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  char key[96];
+  uint64_t n = s->arena_bytes;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  cache_key(s, key, sizeof key);
+  const bool kept = key[0] && host->cache_get && host->cache_get(host->self, key, s->arena, &n) == 0;
+  if (!kept) {
+    rc = pack_all(s, o, error);
+    if (!rc && key[0] && host->cache_put)
+      host->cache_put(host->self, key, &(accel_plugin_part){s->arena, s->arena_bytes}, 1); /* declined: nothing is lost */
+  }
+  for (uint32_t i = 0; !rc && i < s->n_linear; i++) s->linear[i].outer = s->outer[i];
+  return rc;
+}
+
+static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
+  const accel_plugin_host *host = o->host;
+  int32_t rc = plan(s, o->precision.format, error);
+  if (!rc) rc = make_arena(s, host, error);
+  if (!rc) rc = fill_arena(s, o, error);
   if (!rc) rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
     if (s->weight[i].raw) rc = keep_raw(s, i, o, error);
@@ -364,6 +415,7 @@ bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel
   cpu_linear l;
   for (uint32_t i = 0; format->store == ACCEL_PLUGIN_F32 && i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l))) return true;
+      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l)))
+        return true;
   return false;
 }
