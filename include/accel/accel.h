@@ -92,6 +92,13 @@ typedef void (*accel_progress_fn)(void *user, const char *what, uint64_t done, u
 /* Nonzero: the running call stops soon with ACCEL_ERROR_CANCELLED.  Called often, possibly from pool threads: must be cheap. */
 typedef int (*accel_cancel_fn)(void *user);
 
+/* How calls that run at once share the context's threads; results are the same in either.  Never more than `threads` threads compute
+ * at once: a call for which there is none waits. */
+typedef enum accel_mode {
+  ACCEL_MODE_LATENCY = 0,   /* a call alone gets all threads; calls at once get equal parts of them */
+  ACCEL_MODE_THROUGHPUT = 1 /* each call computes on its caller's thread alone, up to `threads` calls at once; loading a model still uses all */
+} accel_mode;
+
 typedef struct accel_params {
   uint32_t size;
   uint32_t threads;             /* of the context's pool, the calling thread included; 0: min(affinity, cgroup quota, physical cores) */
@@ -109,7 +116,7 @@ typedef struct accel_params {
   uint64_t cache_limit;         /* bytes of packed weights on disk; 0: $ACCEL_CACHE_LIMIT, else 20 GiB or a tenth of the disk, the lesser */
   uint64_t memory_limit;        /* bytes a model may use; more is refused as not fitting; 0: $ACCEL_MEM_LIMIT, else none */
   uint32_t no_cache;            /* 1: packed weights are neither read from the cache nor written to it; also $ACCEL_NO_CACHE=1 */
-  uint32_t reserved;
+  accel_mode mode;
 } accel_params;
 
 ACCEL_API accel_params accel_params_default(void);

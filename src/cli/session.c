@@ -88,6 +88,7 @@ int cli_context(cli_run *run) {
   catch_signals(run);
   accel_params params = accel_params_default();
   params.threads = (uint32_t)cli_count(run, OPT_THREADS, 0);
+  if (run->value[OPT_MODE] && !strcmp(run->value[OPT_MODE], "throughput")) params.mode = ACCEL_MODE_THROUGHPUT;
   params.plugin_path = run->value[OPT_PLUGIN_PATH];
   params.registry_path = run->value[OPT_REGISTRY];
   params.cache_directory = run->value[OPT_CACHE_DIR];

@@ -13,6 +13,7 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_DEVICE", "device when --device is not given: auto, cpu, rocm:0, vulkan, a chain such as rocm:0,cpu"},
     {"ACCEL_PRECISION", "precision when --precision is not given: auto, fp32, fp16, bf16, int8, int4, uint4, fp8, fp4"},
     {"ACCEL_THREADS", "threads of a context; default min(affinity, cgroup quota, physical cores)"},
+    {"ACCEL_MODE", "how calls at once share the threads: latency (default) or throughput"},
     {"ACCEL_BATCH", "batch size when --batch is not given; 0 is the registry's"},
     {"ACCEL_JSON", "1: results as JSON, as --json"},
     {"ACCEL_QUIET", "1: nothing on stderr but errors, as --quiet"},

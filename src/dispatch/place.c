@@ -17,7 +17,10 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   ACCEL_TRY(accel__context_memory_limit(ep->ctx, &options.memory_limit));
   options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED | (ep->check_finite ? ACCEL_PLUGIN_CHECK_FINITE : 0);
+  accel__pool_turn turn;
+  accel__pool_enter(ep->ctx->pool, UINT32_MAX, &turn); /* all threads, whatever the mode */
   int32_t rc = device->plugin->init(device->index, p, &options, &ep->handle, &error);
+  accel__pool_leave(&turn);
   if (rc == ACCEL_PLUGIN_OK) return ACCEL_OK;
   ep->handle = NULL;
   if (rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) return accel__fail(ACCEL_ERROR_DOES_NOT_FIT, "%s", error.message);

@@ -174,7 +174,10 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
   accel_plugin_run run = {.size = sizeof run, .entry = entry, .host = &ep->host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
+  accel__pool_turn turn;
+  accel__pool_enter(ep->ctx->pool, 0, &turn);
   int32_t rc = ep->plugin->handler(ep->handle, NULL, &run, in, e->n_in, out, e->n_out, &error);
+  accel__pool_leave(&turn);
   if (rc != ACCEL_PLUGIN_OK) status = plugin_failed(ep, rc, &error);
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);

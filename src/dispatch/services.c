@@ -31,7 +31,7 @@ static void host_weight_unmap(void *self, uint32_t index) { accel__source_unmap(
 static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((accel_endpoint *)self)->ctx->pool, n, fn, arg);
 }
-static uint32_t host_workers(void *self) { return accel__pool_size(((accel_endpoint *)self)->ctx->pool); }
+static uint32_t host_workers(void *self) { return accel__pool_width(((accel_endpoint *)self)->ctx->pool); }
 static int host_fault(void *self, const char *point) { return (void)self, accel__fault(point); }
 
 static int host_cancelled(void *self) {

@@ -134,7 +134,7 @@ static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void 
 }
 static uint32_t host_workers(void *self) {
   accel__hardware *h = self;
-  return h->pool ? accel__pool_size(h->pool) : 1;
+  return accel__pool_width(h->pool);
 }
 static int host_fault(void *self, const char *point) {
   (void)self;

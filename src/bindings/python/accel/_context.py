@@ -17,6 +17,7 @@ from ._native import check, decode, encode, lib, string_list, take_string, text_
 _log = logging.getLogger("accel")
 _log.addHandler(logging.NullHandler())  # silent unless the application listens
 _LEVELS = [logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG]
+_MODES = ("latency", "throughput")
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,18 @@ def _names(values: Any) -> List[str]:
 
 
 class Context:
-    """What `accel_create` makes.  Messages go to `logging.getLogger("accel")`."""
+    """What `accel_create` makes.  Messages go to `logging.getLogger("accel")`.
+
+    `mode`: "latency" lets one call use all threads, and calls at once share them; "throughput" keeps each call to its own thread."""
 
     def __init__(self, threads: int = 0, plugin_path: Optional[str] = None, registry_path: Optional[str] = None,
                  cache_directory: Optional[str] = None, allow_software: bool = False, log_level: int = logging.WARNING,
-                 progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None) -> None:
+                 progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None,
+                 mode: str = "latency") -> None:
+        if mode not in _MODES:
+            raise ValueError(f"mode is {mode!r}; it takes {' or '.join(_MODES)}")
         params = lib.accel_params_default()
+        params.mode = _MODES.index(mode)
         keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
         params.threads, params.allow_software = threads, int(allow_software)
         params.plugin_path, params.registry_path, params.cache_directory = keep
