@@ -27,7 +27,7 @@
 enum {
   LINE = 128,            /* two cache lines: they are fetched in pairs */
   SPIN_NS = 40000,       /* a worker looks for the next job this long */
-  HOLD_NS = 100000,      /* a place left by a caller is kept for it this long before a worker takes it for another run */
+  HOLD_NS = 200000,      /* a place left by a caller is kept for it this long before a worker takes it for another run */
   PATIENCE_NS = 20000000 /* callers who wait compete with those who come back at once, until they have waited this long */
 };
 #define SLACK      0x40000000u /* of `claim`: takers who come too late lower it below, never to zero */

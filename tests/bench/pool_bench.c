@@ -1,6 +1,6 @@
 /* pool_bench.c - what the thread pool costs: one fork and join, a whole encoder's parallel calls, two callers at once, idle.
  *
- *   pool_bench PLUGIN.so [--threads N] [--seconds S]
+ *   pool_bench PLUGIN.so [--threads N] [--seconds S] [--mode latency|throughput]
  *
  * fork/join: a call over `threads` tasks of 0, 1, 2, 5 and 20 microseconds; the overhead is what it takes beyond one task.
  * walk: runs of MiniLM-shaped encoders with random weights; parallel calls of a run, and the caller's waiting for others
@@ -118,7 +118,7 @@ static void run_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *
   m->join += end - (w.mine > 0 ? w.mine : start);
   m->begin += (atomic_load(&w.begun) ? w.other : end) - start;
 }
-static uint32_t count_workers(void *self) { return accel__pool_size(((model *)self)->pool); }
+static uint32_t count_workers(void *self) { return accel__pool_width(((model *)self)->pool); }
 
 static model *model_new(const accel_plugin *plugin, accel__pool *pool, int32_t batch, int32_t length) {
   model *m = calloc(1, sizeof *m);
@@ -255,9 +255,28 @@ static void callers(const accel_plugin *plugin, accel__pool *pool, uint32_t n, i
   free(c);
 }
 
+/* Small requests while large batches run on another thread. */
+static void mixed(const accel_plugin *plugin, accel__pool *pool, double seconds) {
+  caller *c = calloc(2, sizeof *c);
+  for (uint32_t i = 0; i < 2; i++) {
+    c[i].plugin = plugin;
+    c[i].m = i ? model_new(plugin, pool, 32, 128) : model_new(plugin, pool, 1, 16);
+    model_run(plugin, c[i].m);
+    c[i].until = now() + 2 * seconds + 1;
+  }
+  for (uint32_t i = 0; i < 2; i++) pthread_create(&c[i].thread, NULL, call, &c[i]);
+  for (uint32_t i = 0; i < 2; i++) pthread_join(c[i].thread, NULL);
+  printf("b1 s16 beside b32 s128: b1 median %.3f ms, 99 %% %.3f ms, worst %.3f ms; b32 median %.1f ms\n",
+         c[0].t[c[0].runs / 2] * 1e3, c[0].t[c[0].runs * 99 / 100] * 1e3, c[0].t[c[0].runs - 1] * 1e3,
+         c[1].t[c[1].runs / 2] * 1e3);
+  for (uint32_t i = 0; i < 2; i++) model_free(plugin, c[i].m);
+  free(c);
+}
+
 int main(int argc, char **argv) {
   uint32_t threads = 2;
   double seconds = 1;
+  bool throughput = false;
   void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
   if (!library)
     return fprintf(stderr, "usage: pool_bench PLUGIN.so [--threads N] [--seconds S]\n%s\n", argc > 1 ? dlerror() : ""), 2;
@@ -267,11 +286,13 @@ int main(int argc, char **argv) {
   if (!plugin) return fprintf(stderr, "%s: not a plugin of this ABI\n", argv[1]), 1;
   for (int i = 2; i + 1 < argc; i += 2) {
     if (!strcmp(argv[i], "--threads")) threads = (uint32_t)atoi(argv[i + 1]);
+    if (!strcmp(argv[i], "--mode")) throughput = !strcmp(argv[i + 1], "throughput");
     if (!strcmp(argv[i], "--seconds")) seconds = atof(argv[i + 1]);
   }
   accel__pool *pool;
   if (accel__pool_create(threads, &pool)) return fprintf(stderr, "%s\n", accel__message()), 1;
-  printf("%u threads\n", accel__pool_size(pool));
+  accel__pool_set_width(pool, throughput);
+  printf("%u threads, %s\n", accel__pool_size(pool), throughput ? "throughput" : "latency");
   fork_join(pool, false);
   fork_join(pool, true);
   double cpu = cpu_seconds();
@@ -282,6 +303,7 @@ int main(int argc, char **argv) {
   callers(plugin, pool, 2, 1, 16, seconds);
   callers(plugin, pool, 4, 1, 16, seconds);
   callers(plugin, pool, 2, 32, 128, seconds);
+  mixed(plugin, pool, seconds);
   accel__pool_destroy(&pool);
   return 0;
 }

@@ -126,6 +126,38 @@ static void eight_threads_share_an_endpoint(void **state) {
   accel_destroy(&ctx);
 }
 
+/* Whatever the mode and the number of threads: the same bits, from eight callers at once too. */
+static void modes_and_threads_give_the_same_numbers(void **state) {
+  (void)state;
+  accel *first = test_context();
+  accel_endpoint *alone = test_endpoint(first, devices[1]);
+  static worker_arg w[8];
+  for (uint32_t i = 0; i < 8; i++) prepare(&w[i], alone, 300 + i);
+  for (uint32_t k = 0; k < 6; k++) {
+    accel_params params = test_params();
+    accel *ctx;
+    pthread_t thread[8];
+    params.threads = 1 + k / 2;
+    params.mode = k % 2 ? ACCEL_MODE_THROUGHPUT : ACCEL_MODE_LATENCY;
+    assert_ok(accel_create(&params, &ctx));
+    accel_endpoint *ep = test_endpoint(ctx, devices[1]);
+    for (int i = 0; i < 8; i++) {
+      w[i].ep = ep;
+      assert_int_equal(pthread_create(&thread[i], NULL, run_many, &w[i]), 0);
+    }
+    for (int i = 0; i < 8; i++) pthread_join(thread[i], NULL);
+    for (int i = 0; i < 8; i++) assert_true(w[i].same);
+    accel_destroy(&ctx);
+  }
+  accel_params params = test_params();
+  accel *ctx;
+  params.mode = (accel_mode)2;
+  assert_int_equal(accel_create(&params, &ctx), ACCEL_ERROR_ARGUMENT);
+  assert_non_null(strstr(accel_last_error(), "params.mode is 2"));
+  assert_null(ctx);
+  accel_destroy(&first);
+}
+
 static void two_contexts_do_not_meet(void **state) {
   (void)state;
   accel *ctx[2] = {test_context(), test_context()};
@@ -370,6 +402,7 @@ int main(void) {
       cmocka_unit_test(placement_tells_where_it_ran),
       cmocka_unit_test(a_named_device_is_a_demand),
       cmocka_unit_test(eight_threads_share_an_endpoint),
+      cmocka_unit_test(modes_and_threads_give_the_same_numbers),
       cmocka_unit_test(two_contexts_do_not_meet),
       cmocka_unit_test(cancelling_stops_a_run_and_leaves_the_endpoint_whole),
       cmocka_unit_test(the_queue_runs_in_order_and_says_when_it_is_full),
