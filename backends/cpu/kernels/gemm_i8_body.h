@@ -32,16 +32,22 @@ TILE(1) TILE(2) TILE(3) TILE(4)
 #if GEMM_ROWS >= 6
 TILE(5) TILE(6)
 #endif
+#if GEMM_ROWS >= 8
+TILE(7) TILE(8)
+#endif
 #if GEMM_ROWS >= 14
-TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
+TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
 #endif
 static tile_fn *const tile_of[GEMM_ROWS + 1] = {
   NULL, tile_1, tile_2, tile_3, tile_4,
 #if GEMM_ROWS >= 6
   tile_5, tile_6,
 #endif
+#if GEMM_ROWS >= 8
+  tile_7, tile_8,
+#endif
 #if GEMM_ROWS >= 14
-  tile_7, tile_8, tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
+  tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
 #endif
 };
 /* clang-format on */
