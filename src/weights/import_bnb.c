@@ -132,7 +132,8 @@ static accel_status parse_state(accel__import *import, const accel__tensor_info 
   if (status == ACCEL_OK) status = read_state(&json, e, c);
   accel__json_free(&json);
   if (status == ACCEL_OK || status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
-  return accel__wrap(status, "%s", accel__checkpoint_file(import->checkpoint, state->file));
+  accel__wrap(status, "%s: tensor", accel__checkpoint_file(import->checkpoint, state->file));
+  return accel__remedy(status, "the file must be as bitsandbytes wrote it: fetch it again");
 }
 
 static accel_status check_codebook(const accel__import *import, const accel__import_entry *e, const codebook *c) {

@@ -27,13 +27,13 @@ static accel_status read_weights(accel__import *import, const accel__json *weigh
   const accel__json_file *file = import->file;
   const accel__json *structure = NULL;
   int64_t bits = 8, size = 0;
-  ACCEL_TRY(accel__json_int(file, weights, "num_bits", 1, 64, &bits));
+  ACCEL_TRY(accel__import_field(accel__json_int(file, weights, "num_bits", 1, 64, &bits)));
   if (bits > 8)
     return accel__import_refuse(import, "config_groups", "has weights of num_bits %" PRId64 "; read are 1 to 8", bits);
   s->bits[s->n_bits++] = (uint32_t)bits;
-  ACCEL_TRY(accel__json_int(file, weights, "group_size", -1, 1 << 24, &size));
+  ACCEL_TRY(accel__import_field(accel__json_int(file, weights, "group_size", -1, 1 << 24, &size)));
   if (size > 0) s->block[s->n_blocks++] = (accel__import_block){.rows = 1, .columns = size};
-  ACCEL_TRY(accel__json_array(file, weights, "block_structure", &structure));
+  ACCEL_TRY(accel__import_field(accel__json_array(file, weights, "block_structure", &structure)));
   if (!structure) return ACCEL_OK;
   const accel__json *rows = structure->child, *columns = rows ? rows->next : NULL;
   if (!columns || columns->next || !cJSON_IsNumber(rows) || !cJSON_IsNumber(columns) || rows->valuedouble < 1 ||
@@ -47,13 +47,13 @@ static accel_status read_weights(accel__import *import, const accel__json *weigh
 static accel_status read_groups(accel__import *import, compressed *s) {
   const accel__json *groups = NULL;
   bool activations = false;
-  ACCEL_TRY(accel__json_object(import->file, import->config, "config_groups", &groups));
+  ACCEL_TRY(accel__import_field(accel__json_object(import->file, import->config, "config_groups", &groups)));
   ACCEL_JSON_EACH(group, groups) {
     const accel__json *weights = NULL;
     if (!cJSON_IsObject(group)) return accel__import_refuse(import, "config_groups", "names a preset, '%s'", group->string);
     if (s->n_blocks + 2 > MAX_GROUPS || s->n_bits == MAX_GROUPS)
       return accel__import_refuse(import, "config_groups", "has more groups than the %d that are read", MAX_GROUPS / 2);
-    ACCEL_TRY(accel__json_object(import->file, group, "weights", &weights));
+    ACCEL_TRY(accel__import_field(accel__json_object(import->file, group, "weights", &weights)));
     if (weights) ACCEL_TRY(read_weights(import, weights, s));
     if (!accel__json_is_null_or_absent(group, "input_activations") ||
         !accel__json_is_null_or_absent(group, "output_activations"))
@@ -81,8 +81,8 @@ static accel_status configure(accel__import *import) {
   ACCEL_TRY(accel__import_string(import, "quantization_status", &status));
   if (strcmp(status, "compressed"))
     return accel__import_refuse(import, "quantization_status", "is '%s'; only compressed checkpoints are read", status);
-  ACCEL_TRY(accel__json_object(import->file, import->config, "sparsity_config", &sparsity));
-  ACCEL_TRY(accel__json_string(import->file, sparsity, "format", &sparse));
+  ACCEL_TRY(accel__import_field(accel__json_object(import->file, import->config, "sparsity_config", &sparsity)));
+  ACCEL_TRY(accel__import_field(accel__json_string(import->file, sparsity, "format", &sparse)));
   if (strcmp(sparse, "dense"))
     return accel__import_refuse(import, "sparsity_config", "has format '%s'; only dense is read", sparse);
   ACCEL_TRY(accel__import_empty(import, "transform_config", "a transform of the activations"));

@@ -62,6 +62,8 @@ accel_status accel__import_bool(const accel__import *import, const char *field, 
 accel_status accel__import_string(const accel__import *import, const char *field, const char **out);
 /* Refuses a field whose value is neither absent, null, false nor empty. */
 accel_status accel__import_empty(const accel__import *import, const char *field, const char *meaning);
+/* Puts the object in front of a JSON reader's failure, and a remedy behind. */
+accel_status accel__import_field(accel_status status);
 accel_status accel__import_note(accel__import *import, const char *format, ...) ACCEL_PRINTF(2, 3);
 
 /* ---- tensors ---- */

@@ -44,14 +44,16 @@ accel_status accel__import_note(accel__import *import, const char *format, ...) 
 
 /* ---- fields ---- */
 
-/* Puts the object in front: the JSON readers know only the file and the key. */
-static accel_status field_status(accel_status status) {
-  return status == ACCEL_OK ? ACCEL_OK : accel__wrap(status, "reading 'quantization_config'");
+accel_status accel__import_field(accel_status status) {
+  if (status != ACCEL_ERROR_FORMAT) return status;
+  accel__wrap(status, "reading 'quantization_config'");
+  return accel__remedy(status, "config.json must be as the tool that quantised the model wrote it");
 }
 
 accel_status accel__import_int(const accel__import *import, const char *field, int64_t least, int64_t most, int64_t *out) {
   int64_t value = *out;
-  ACCEL_TRY(field_status(accel__json_int(import->file, import->config, field, INT64_MIN / 1024, INT64_MAX / 1024, &value)));
+  ACCEL_TRY(
+      accel__import_field(accel__json_int(import->file, import->config, field, INT64_MIN / 1024, INT64_MAX / 1024, &value)));
   if (value < least || value > most)
     return accel__import_refuse(import, field, "is %" PRId64 "; read are %" PRId64 " to %" PRId64, value, least, most);
   *out = value;
@@ -59,11 +61,11 @@ accel_status accel__import_int(const accel__import *import, const char *field, i
 }
 
 accel_status accel__import_bool(const accel__import *import, const char *field, bool *out) {
-  return field_status(accel__json_bool(import->file, import->config, field, out));
+  return accel__import_field(accel__json_bool(import->file, import->config, field, out));
 }
 
 accel_status accel__import_string(const accel__import *import, const char *field, const char **out) {
-  return field_status(accel__json_string(import->file, import->config, field, out));
+  return accel__import_field(accel__json_string(import->file, import->config, field, out));
 }
 
 accel_status accel__import_empty(const accel__import *import, const char *field, const char *meaning) {
