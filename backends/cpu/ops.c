@@ -7,6 +7,22 @@ int32_t cpu_launch_op(const cpu_self *s, const kit_launch *l, accel_plugin_error
       return cpu_launch_conv(s, l, error);
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_launch_conv_transpose(s, l, error);
+    case ACCEL_PLUGIN_OP_TRANSPOSE:
+      return cpu_launch_transpose(s, l, error);
+    case ACCEL_PLUGIN_OP_SLICE:
+      return cpu_launch_slice(s, l, error);
+    case ACCEL_PLUGIN_OP_BROADCAST:
+      return cpu_launch_broadcast(s, l, error);
+    case ACCEL_PLUGIN_OP_CONCAT:
+      return cpu_launch_concat(s, l, error);
+    case ACCEL_PLUGIN_OP_PAD:
+      return cpu_launch_pad(s, l, error);
+    case ACCEL_PLUGIN_OP_CAST:
+      return cpu_launch_cast(s, l, error);
+    case ACCEL_PLUGIN_OP_TOPK:
+      return cpu_launch_topk(s, l, error);
+    case ACCEL_PLUGIN_OP_SCATTER_ROWS:
+      return cpu_launch_scatter(s, l, error);
   }
   return kit_scalar(l->node->op)(l, error);
 }
@@ -16,6 +32,8 @@ uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *l, uint3
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_conv_workspace(kernels, l, workers);
+    case ACCEL_PLUGIN_OP_TOPK:
+      return cpu_topk_workspace(l, workers);
   }
   return 0;
 }

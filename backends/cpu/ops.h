@@ -16,6 +16,21 @@ uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *shapes, 
 
 int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_conv_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_slice(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_broadcast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_concat(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_pad(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_cast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_topk(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_topk_workspace(const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_scatter(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+/* What rows.c leaves: any broadcasting, pow and where; sine and cosine; other axes and kinds. */
+int32_t cpu_launch_nest(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_wave(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_softmax_axis(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_fold(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_gather_axis(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_conv_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 
 #endif

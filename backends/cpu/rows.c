@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "ops.h"
 
 /* Elements of one row-wise task are at least this many, and costs below are rough nanoseconds an element. */
 static const double NS_COPY = 0.15, NS_NORM = 0.3, NS_EXP = 0.7;
@@ -68,7 +69,7 @@ static void softmax_task(void *arg, uint32_t i, uint32_t worker) {
 int32_t cpu_launch_softmax(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, -1);
-  if ((axis != -1 && axis != (int64_t)x->rank - 1) || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_SOFTMAX)(l, error);
+  if ((axis != -1 && axis != (int64_t)x->rank - 1) || !x->elements) return cpu_launch_softmax_axis(s, l, error);
   softmax_job j = {.x = kit_f32(x),
                    .y = kit_f32(&l->out[0]),
                    .rows = kit_row_count(x),
@@ -111,7 +112,7 @@ int32_t cpu_launch_unary(const cpu_self *s, const kit_launch *l, accel_plugin_er
                  .n = x->elements};
   bool known = j.kind >= 0 && j.kind <= ACCEL_PLUGIN_ACT_SWIGLU_OAI;
   if (!known && j.kind >= 20) known = s->kernels.unary(j.kind, 0, 0, NULL, NULL, 0) != 0;
-  if (x->dtype != ACCEL_PLUGIN_F32 || !known) return kit_scalar(ACCEL_PLUGIN_OP_UNARY)(l, error);
+  if (x->dtype != ACCEL_PLUGIN_F32 || !known) return cpu_launch_wave(s, l, error);
   j.alpha = kit_unary_alpha(l->node, j.kind);
   j.beta = kit_unary_beta(l->node, j.kind);
   j.tasks = cpu_tasks(l, j.n, NS_EXP);
@@ -165,7 +166,7 @@ int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_e
       out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 && b->dtype == ACCEL_PLUGIN_F32 && out->elements;
   if (!fits || j.kind < ACCEL_PLUGIN_BINARY_ADD || j.kind > ACCEL_PLUGIN_BINARY_MAX || !steps(a, out, &j.a_row, &j.a_step) ||
       !steps(b, out, &j.b_row, &j.b_step))
-    return kit_scalar(ACCEL_PLUGIN_OP_BINARY)(l, error);
+    return cpu_launch_nest(s, l, error);
   if (j.a_row == j.cols && j.b_row == j.cols && j.a_step && j.b_step &&
       j.rows * j.cols > 1) { /* one long row, cut anywhere */
     int64_t cut = 4096;
@@ -206,7 +207,7 @@ static void gather_task(void *arg, uint32_t i, uint32_t worker) {
 int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *table = &l->in[0], *index = &l->in[1], *out = &l->out[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, 0);
-  if ((axis != 0 && axis + table->rank != 0) || !out->elements) return kit_scalar(ACCEL_PLUGIN_OP_GATHER)(l, error);
+  if ((axis != 0 && axis + table->rank != 0) || !out->elements) return cpu_launch_gather_axis(s, l, error);
   gather_job j = {
       .kernels = &s->kernels, .table = table->data, .index = kit_i32(index), .y = out->data, .rows = index->elements};
   j.cols = table->dim[0] ? table->elements / table->dim[0] : 0;
@@ -254,7 +255,7 @@ int32_t cpu_launch_reduce(const cpu_self *s, const kit_launch *l, accel_plugin_e
   bool sums = kind == ACCEL_PLUGIN_REDUCE_SUM || kind == ACCEL_PLUGIN_REDUCE_MEAN;
   if (!sums || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) < 0 || x->dtype != ACCEL_PLUGIN_F32 || !x->elements ||
       (kit_has(&l->in[1]) && l->in[1].dtype != ACCEL_PLUGIN_F32))
-    return kit_scalar(ACCEL_PLUGIN_OP_REDUCE)(l, error);
+    return cpu_launch_fold(s, l, error);
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], NULL);
   reduce_job j = {.kernels = &s->kernels,
                   .x = kit_f32(x),

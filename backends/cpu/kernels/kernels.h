@@ -206,6 +206,14 @@ typedef struct cpu_kernels {
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;
   cpu_transpose_fn *transpose;
+  cpu_fold_fn *fold;
+  cpu_fold_row_fn *fold_row;
+  cpu_softmax_columns_fn *softmax_columns;
+  cpu_power_fn *power;
+  cpu_choose_fn *choose;
+  cpu_wave_fn *wave;
+  cpu_to_int_fn *to_int;
+  cpu_to_float_fn *to_float;
 } cpu_kernels;
 
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */

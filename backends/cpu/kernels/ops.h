@@ -74,4 +74,26 @@ typedef void cpu_taps_fn(const cpu_tap *g, int64_t rows);
 /* y[r * ldy + c] = x[c * ldx + r] for r < rows, c < cols: 4-byte elements of any kind. */
 typedef void cpu_transpose_fn(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols);
 
+/* ---- folds and elementwise ---- */
+
+/* y[c] = fold of x[k * stride + c] over k < n, n > 0, c < cols.  kind: accel_plugin_kind REDUCE_; weight [n] or NULL, for
+ * SUM and MEAN; MEAN divides by the sum of weights.  ARGMAX writes int32.  A NaN wins MAX, MIN and ARGMAX.  Sums are taken
+ * in blocks of rows: what comes out depends on n, not on cols. */
+typedef void cpu_fold_fn(int32_t kind, const float *x, int64_t n, int64_t stride, const float *weight, float *y,
+                         int64_t cols);
+/* The same over n neighbours: one result. */
+typedef void cpu_fold_row_fn(int32_t kind, const float *x, int64_t n, const float *weight, float *y);
+/* Softmax over k < n of x[k * stride + c] for each c < cols; y is laid out like x and may be x. */
+typedef void cpu_softmax_columns_fn(const float *x, float *y, int64_t n, int64_t stride, int64_t cols, int32_t logarithm);
+/* y[i] = pow(a[i * a_step], b[i * b_step]) */
+typedef void cpu_power_fn(const float *a, int32_t a_step, const float *b, int32_t b_step, float *y, int64_t n);
+/* y[i] = mask[i * mask_step] ? a[i * a_step] : b[i * b_step]; elements of 4 bytes, a mask of floats when real. */
+typedef void cpu_choose_fn(int32_t real, const void *mask, int32_t mask_step, const float *a, int32_t a_step, const float *b,
+                           int32_t b_step, float *y, int64_t n);
+/* y[i] = sin(x[i]), or cos; y may be x. */
+typedef void cpu_wave_fn(int32_t cosine, const float *x, float *y, int64_t n);
+/* Toward zero, saturating, NaN gives 0; and back. */
+typedef void cpu_to_int_fn(const float *x, int32_t *y, int64_t n);
+typedef void cpu_to_float_fn(const int32_t *x, float *y, int64_t n);
+
 #endif
