@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 
-enum { GROUP = 64, MX_GROUP = 32 };
+enum { GROUP = 32 }; /* elements of a row that share a scale in 4-bit formats; docs/decisions.md has the measurements */
 
 #define PLAIN_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
@@ -43,7 +43,7 @@ static const precision_row table[] = {
     {"fp4",
      ACCEL_PLUGIN_F32,
      ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, MX_GROUP, 1},
+     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
      ROW_FORMAT(I8),
      ROW_FORMAT(I8),
      ROW_FORMAT(I8)},
@@ -77,6 +77,30 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
   return false;
 }
 
+/* Marks the weights that a linear reads transposed, [k, n]: their rows are not output channels. */
+static void mark_transposed(const accel_plugin_program *p, bool *transposed) {
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    bool trans = false;
+    for (uint32_t a = 0; a < n->n_attr; a++) trans = trans || (n->attr[a].key == ACCEL_PLUGIN_ATTR_TRANS && n->attr[a].i);
+    if (n->op != ACCEL_PLUGIN_OP_LINEAR || !trans) continue;
+    for (uint32_t k = 1; k < n->n_in; k++) { /* w, gate_w; biases are plain whatever is said of them */
+      const int32_t t = n->in[k];
+      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT) transposed[p->tensor[t].weight] = true;
+    }
+  }
+}
+
+/* Weight `index` under a precision: vectors and plain weights are fp32, codes go along output channels only. */
+static accel_plugin_format weight_format(const accel_plugin_program *p, uint32_t index, const precision_row *row,
+                                         bool transposed) {
+  static const accel_plugin_format half = PLAIN_FORMAT(F16);
+  const accel_plugin_weight *w = &p->weight[index];
+  if (w->rank < 2) return table[0].linear;
+  const accel_plugin_format format = format_of(row, w->use);
+  return transposed && format.scale != ACCEL_PLUGIN_NO_DTYPE ? half : format;
+}
+
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
                                   uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out) {
   const precision_row *row = find_row(name);
@@ -84,10 +108,11 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
     return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < program->n_weight; i++) {
-    bool keep = kept(program->weight[i].name, keep_fp32, n_keep);
-    format[i] = format_of(keep ? &table[0] : row, program->weight[i].use);
-  }
+  bool *transposed = accel__arena_array(arena, program->n_weight, sizeof *transposed);
+  if (!transposed) return ACCEL_ERROR_OUT_OF_MEMORY;
+  mark_transposed(program, transposed);
+  for (uint32_t i = 0; i < program->n_weight; i++)
+    format[i] = weight_format(program, i, kept(program->weight[i].name, keep_fp32, n_keep) ? &table[0] : row, transposed[i]);
   *out = (accel_plugin_precision){.size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};
   strncpy(out->name, row->name, sizeof out->name - 1);
   return ACCEL_OK;
