@@ -148,9 +148,9 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   for (uint32_t i = 0; !rc && i < p->n_weight; i++) {
     uint64_t stored = kit_format_bytes(&p->weight[i], &o.precision.format[i]);
     e.weights += backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
-    if (stored > largest) largest = stored;
-    if (o.in_file && o.in_file[i] && backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]))
-      e.in_file += stored;
+    bool stays = backend->weight_stays && backend->weight_stays(p, i, &o.precision.format[i]); /* never held twice */
+    if (!stays && stored > largest) largest = stored;
+    if (stays && o.in_file && o.in_file[i]) e.in_file += stored;
   }
   e.peak_load = e.weights + largest;
   if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);

@@ -436,6 +436,59 @@ ACCEL_API accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *co
 ACCEL_API void accel_token_ids_free(accel_token_ids **ids);
 ACCEL_API accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens, char **text);
 
+/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_fit_params {
+  uint32_t size;
+  const char *device;    /* as accel_init takes it; NULL: every device that can be chosen here */
+  const char *precision; /* NULL: all eight */
+  uint32_t batch, seq;   /* sequences, and tokens of each; 0: 1, and 128 or the model's limit where that is less */
+  const char *architecture, *task; /* as accel_init takes them */
+} accel_fit_params;
+/* One device at one precision; all sizes in bytes, as the device's own planner counts them. */
+typedef struct accel_fit_record {
+  const char *device, *precision;
+  int32_t answer;           /* 1 fits, 0 does not, -1 cannot run there at all (why) */
+  const char *why, *advice; /* "" when there is nothing to say */
+  uint64_t weights;         /* as they are kept */
+  uint64_t weights_in_file; /* part of them that is read from the checkpoint's file in place: memory only while touched */
+  uint64_t state_per_token; /* KV cache */
+  uint64_t state;           /* of batch x seq tokens, and what does not depend on tokens */
+  uint64_t scratch;         /* activations of one run */
+  uint64_t total;           /* while running, without the untouched part of weights_in_file */
+  uint64_t peak;            /* the larger of total and what loading takes */
+  uint64_t memory, available; /* of the device; what a model may take of it now.  0: not known */
+} accel_fit_record;
+typedef struct accel_fit_report {
+  const char *model, *architecture;
+  uint32_t batch, seq;
+  uint64_t parameters;
+  uint32_t n;
+  const accel_fit_record *record; /* device by device */
+} accel_fit_report;
+ACCEL_API accel_fit_params accel_fit_params_default(void);
+/* A dry run: nothing is loaded.  A model without local files is taken at the registry's shape. */
+ACCEL_API accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *params, accel_fit_report **out);
+ACCEL_API void accel_fit_report_free(accel_fit_report **report);
+
+/* The cache of packed weights, which spares conversion and packing at the next load.  Pruned by last use; safe to delete at any time. */
+typedef struct accel_cache_entry {
+  const char *file;  /* in the directory */
+  const char *label; /* what it belongs to: "org/name, int8, for cpu (avx512)"; "" for damaged entries and leftovers */
+  uint64_t bytes;
+  int64_t used;      /* last use, seconds since 1970 */
+} accel_cache_entry;
+typedef struct accel_cache_list {
+  const char *directory; /* "" when there is no place for a cache */
+  uint64_t bytes, limit; /* of all entries; what they may take */
+  uint32_t n;
+  const accel_cache_entry *entry; /* latest use first */
+} accel_cache_list;
+ACCEL_API accel_status accel_cache_ls(accel *ctx, accel_cache_list **out);
+ACCEL_API void accel_cache_list_free(accel_cache_list **list);
+/* Removes damaged entries, then those used longest ago until at most `keep` bytes are left.  removed, bytes may be NULL. */
+ACCEL_API accel_status accel_cache_prune(accel *ctx, uint64_t keep, uint32_t *removed, uint64_t *bytes);
+
 /* ---- verification ---------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_verify_output {

@@ -117,8 +117,7 @@ static accel_status write_model(accel *ctx, accel__registry *registry, const acc
   return ACCEL_OK;
 }
 
-/* Every device that can be chosen here, the reference and other software devices by name included. */
-static accel_status all_devices(accel *ctx, accel__choice *out) {
+accel_status accel__all_devices(accel *ctx, accel__choice *out) {
   accel__hardware *hardware;
   accel_devices *found;
   accel__buffer names = {0};
@@ -140,7 +139,7 @@ accel_status accel__matrix_json(accel *ctx, const char *model, char **json) {
   accel__buffer b = {0};
   accel_status status = ACCEL_OK;
   ACCEL_GOTO(accel__context_registry(ctx, &registry));
-  ACCEL_GOTO(all_devices(ctx, &devices));
+  ACCEL_GOTO(accel__all_devices(ctx, &devices));
   if (!model) ACCEL_GOTO(accel__registry_list(registry, NULL, &models));
   accel__buffer_text(&b, "{\"schema\":\"accel.matrix/1\",\"models\":[");
   for (uint32_t i = 0; i < (model ? 1 : models->n); i++) {

@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "dispatch/locate.h"
 #include "dispatch/queue.h"
+#include "dispatch/services.h"
 #include "tasks/processor.h"
 
 enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
@@ -118,17 +119,24 @@ static accel_status read_modules(accel_endpoint *ep, const accel_init_params *pa
   return accel__read_sentence_modules(ep->directory, &ep->arena, modules);
 }
 
-static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params) {
-  const accel__registry_model *entry;
-  accel__sentence_modules modules;
+/* Everything up to the program: no device is asked. */
+static accel_status build_steps(accel_endpoint *ep, const char *model, accel_init_params *params,
+                                accel__sentence_modules *modules, const accel__registry_model **entry) {
   bool random = params->random_weights != 0;
   ep->seed = params->seed;
   ACCEL_TRY(canonical_task(params));
-  ACCEL_TRY(find_model(ep, model, random, &entry));
-  ACCEL_TRY(read_modules(ep, params, &modules));
-  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules.transformer : NULL, entry, &ep->arena, &ep->config));
-  if (!random) ACCEL_TRY(open_weights(ep, &modules));
-  ACCEL_TRY(build_model(ep, params, &modules));
+  ACCEL_TRY(find_model(ep, model, random, entry));
+  ACCEL_TRY(read_modules(ep, params, modules));
+  ACCEL_TRY(
+      accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, *entry, &ep->arena, &ep->config));
+  if (!random) ACCEL_TRY(open_weights(ep, modules));
+  return build_model(ep, params, modules);
+}
+
+static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init_params *params) {
+  const accel__registry_model *entry;
+  accel__sentence_modules modules;
+  ACCEL_TRY(build_steps(ep, model, params, &modules, &entry));
   accel__report_progress(ep->ctx, "loading", 0, 1);
   ACCEL_TRY(place(ep, params, entry));
   log_unexpected(ep);
@@ -138,14 +146,36 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
   return accel__queue_new(ep, params->queue_capacity ? params->queue_capacity : DEFAULT_QUEUE, &ep->queue);
 }
 
-accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out) {
+static accel_endpoint *new_endpoint(accel *ctx, const char *model) {
   accel_endpoint *ep = calloc(1, sizeof *ep);
-  *out = NULL;
-  if (!ep) return accel__no_memory(sizeof *ep);
+  if (!ep) return accel__no_memory(sizeof *ep), NULL;
   ep->ctx = ctx;
   ep->name = accel__arena_string(&ep->arena, model);
+  if (ep->name) return ep;
+  accel__endpoint_free(ep);
+  return NULL;
+}
+
+accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_params *params,
+                             const accel__registry_model **entry, accel_endpoint **out) {
+  accel_endpoint *ep = *out = new_endpoint(ctx, model);
+  accel__sentence_modules modules;
   accel_init_params mine = *params;
-  accel_status status = ep->name ? open_steps(ep, model, &mine) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = build_steps(ep, model, &mine, &modules, entry);
+  accel__lend_services(ep);
+  if (status == ACCEL_OK) return ACCEL_OK;
+  accel__endpoint_free(ep);
+  *out = NULL;
+  return status;
+}
+
+accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out) {
+  accel_endpoint *ep = new_endpoint(ctx, model);
+  *out = NULL;
+  if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_init_params mine = *params;
+  accel_status status = open_steps(ep, model, &mine);
   if (status != ACCEL_OK) {
     accel__endpoint_free(ep);
     return status;

@@ -32,4 +32,7 @@ accel_status accel__self_test(accel_endpoint *ep, accel_test_report **out);
 accel_status accel__precision_tests(accel *ctx, const char *model, const char *const *hardware, uint32_t n_hardware,
                                     const char *const *precisions, uint32_t n_precisions, accel_test_report **out);
 
+/* Memory: what fits where. */
+accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params, accel_fit_report **out);
+
 #endif

@@ -84,6 +84,20 @@ accel_token_ids = _struct(
     "accel_token_ids", ("n", u32), ("count", C.POINTER(u32)), ("ids", C.POINTER(C.POINTER(i32))), ("tokens", C.POINTER(C.POINTER(text))),
     ("start", C.POINTER(C.POINTER(i64))), ("end", C.POINTER(C.POINTER(i64))))
 
+accel_fit_params = _struct(
+    "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text))
+accel_fit_record = _struct(
+    "accel_fit_record", ("device", text), ("precision", text), ("answer", i32), ("why", text), ("advice", text), ("weights", u64),
+    ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
+    ("available", u64))
+accel_fit_report = _struct(
+    "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
+    ("record", C.POINTER(accel_fit_record)))
+
+accel_cache_entry = _struct("accel_cache_entry", ("file", text), ("label", text), ("bytes", u64), ("used", i64))
+accel_cache_list = _struct(
+    "accel_cache_list", ("directory", text), ("bytes", u64), ("limit", u64), ("n", u32), ("entry", C.POINTER(accel_cache_entry)))
+
 accel_verify_output = _struct(
     "accel_verify_output", ("name", text), ("max_abs", f64), ("max_rel", f64), ("cosine", f64), ("bound", f64), ("compared", u64),
     ("passed", i32), ("note", text))

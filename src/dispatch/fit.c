@@ -1,0 +1,156 @@
+/* fit.c - how much memory a model takes, and whether it is there. */
+#include "dispatch/fit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FAULT_AROUND = 64 << 10 }; /* bytes that Linux maps around a page of a file that is touched */
+
+accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  if (!verdict) return accel__no_memory(p->n_entry * sizeof *verdict);
+  for (uint32_t i = 0; i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
+  accel_status status = ACCEL_OK;
+  if (device->plugin->supports(device->index, p, precision, verdict, &error) != ACCEL_PLUGIN_OK)
+    status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+  for (uint32_t i = 0; status == ACCEL_OK && i < p->n_entry; i++)
+    if (verdict[i].answer == ACCEL_PLUGIN_NO) status = accel__fail(ACCEL_ERROR_PRECISION, "%s", verdict[i].why);
+  free(verdict);
+  return status;
+}
+
+accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision, accel__arena *arena,
+                                    accel__source **out) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel__source_weight *weights = accel__arena_array(arena, p->n_weight, sizeof *weights);
+  if (!weights) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < p->n_weight; i++) weights[i] = *accel__weight_source(ep->model->program, i);
+  const accel__source_from from = {.checkpoint = ep->checkpoint, .pool = ep->ctx->pool, .seed = ep->seed};
+  return accel__source_new(weights, p->n_weight, &from, precision->format, out);
+}
+
+/* ---- the work as symbols and outputs ---- */
+
+static void set_symbol(const accel_plugin_program *p, int32_t dim, uint64_t value, int64_t *symbol) {
+  if (dim >= 0 && p->dim[dim].op == ACCEL_PLUGIN_DIM_SYMBOL) symbol[p->dim[dim].a] = (int64_t)value;
+}
+
+/* Rows and items of every row space: tokens of ragged ones, sequences of all. */
+static void work_symbols(const accel_plugin_program *p, const accel__fit_work *work, int64_t *symbol) {
+  for (uint32_t i = 0; i < p->n_space; i++) {
+    if (work->batch) set_symbol(p, p->space[i].items, work->batch, symbol);
+    if (work->tokens && p->space[i].lengths >= 0) set_symbol(p, p->space[i].rows, work->tokens, symbol);
+  }
+}
+
+/* A dim that is a constant or a symbol; others, which no output of ours has, count as one. */
+static uint64_t dim_value(const accel_plugin_program *p, int32_t dim, const int64_t *symbol) {
+  const accel_plugin_dim *d = &p->dim[dim];
+  if (d->op == ACCEL_PLUGIN_DIM_CONST) return (uint64_t)d->c;
+  if (d->op != ACCEL_PLUGIN_DIM_SYMBOL) return 1;
+  int64_t value = symbol[d->a] ? symbol[d->a] : p->symbol[d->a].typical;
+  return value > 0 ? (uint64_t)value : 1;
+}
+
+/* Rows of the first ragged space. */
+static uint64_t tokens_of(const accel_plugin_program *p, const int64_t *symbol) {
+  for (uint32_t i = 0; i < p->n_space; i++)
+    if (p->space[i].lengths >= 0) return dim_value(p, p->space[i].rows, symbol);
+  return 0;
+}
+
+static bool needs_asking(const accel__model *m, accel__tensor t) {
+  for (uint32_t k = 0; k < m->n_outputs; k++)
+    if (m->outputs[k].tensor == t) return m->outputs[k].asked;
+  return false;
+}
+
+/* Marks the outputs that need no asking, of every entry; returns the bytes of those of the first. */
+static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, uint8_t *wanted) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  uint64_t bytes = 0;
+  for (uint32_t e = 0; e < p->n_entry; e++)
+    for (uint32_t i = 0; i < p->entry[e].n_out; i++) {
+      const accel_plugin_tensor *t = &p->tensor[p->entry[e].out[i]];
+      uint64_t n = 4;
+      for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
+      *wanted = !needs_asking(ep->model, p->entry[e].out[i]);
+      if (*wanted++ && e == 0) bytes += n;
+    }
+  return bytes;
+}
+
+/* ---- the answer ---- */
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static accel_status ask_memory(accel_endpoint *ep, const accel__device *device, accel__fit *out) {
+  accel__hardware *hardware;
+  ACCEL_TRY(accel__context_hardware(ep->ctx, &hardware));
+  out->memory.size = sizeof out->memory;
+  if (accel__device_memory(hardware, device, &out->memory) != ACCEL_OK) {
+    out->memory = (accel_plugin_memory){0}; /* not known: nothing is refused for it */
+    accel__clear_error();
+  }
+  return accel__context_memory_limit(ep->ctx, &out->limit);
+}
+
+static void judge(accel__fit *f) {
+  const accel_plugin_estimate *e = &f->estimate;
+  uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free, own = e->weights - least(e->in_file, e->weights);
+  f->state = e->state_fixed + e->state_per_token * f->tokens;
+  f->touched = least(e->in_file, f->tokens * FAULT_AROUND);
+  f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging;
+  f->peak = e->peak_load - least(e->in_file, e->peak_load);
+  if (f->peak < f->total) f->peak = f->total;
+  bool limited = f->limit && f->peak + e->in_file - f->touched > f->limit; /* a limit counts the file's pages, too */
+  f->fits = !limited && (!ready || f->peak <= ready);
+  if (!f->limit || (ready && ready < f->limit)) f->limit = ready;
+}
+
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work, accel__fit *out) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  accel__arena arena = {0};
+  uint32_t n_out = 0;
+  for (uint32_t i = 0; i < p->n_entry; i++) n_out += p->entry[i].n_out;
+  int64_t *symbol = accel__arena_array(&arena, p->n_symbol + 1, sizeof *symbol);
+  uint8_t *wanted = accel__arena_alloc(&arena, n_out + 1), *in_file = accel__arena_alloc(&arena, p->n_weight + 1);
+  *out = (accel__fit){.estimate = {.size = sizeof out->estimate}};
+  accel_status status = symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) {
+    work_symbols(p, work, symbol);
+    out->tokens = tokens_of(p, symbol);
+    out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
+    for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
+    accel_plugin_options options = {.size = sizeof options,
+                                    .max_sequences = work->batch,
+                                    .precision = *precision,
+                                    .host = &ep->host,
+                                    .symbol = symbol,
+                                    .wanted = wanted,
+                                    .in_file = in_file};
+    accel_plugin_error error = {.size = sizeof error, .node = -1};
+    if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) != ACCEL_PLUGIN_OK)
+      status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+    else
+      judge(out);
+  }
+  accel__arena_free(&arena);
+  return status;
+}
+
+accel_status accel__fit_check(const accel__fit *f, const char *device, const char *precision) {
+  const double mb = 1.0 / (1 << 20);
+  if (f->fits) return ACCEL_OK;
+  return accel__fail(
+      ACCEL_ERROR_DOES_NOT_FIT,
+      "needs %.0f MiB on %s at %s (weights %.0f, %.0f more while loading, scratch %.0f, state %.0f), but %.0f "
+      "MiB are there",
+      mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
+      mb * (double)(f->estimate.peak_load - f->estimate.weights), mb * (double)f->estimate.scratch, mb * (double)f->state,
+      mb * (double)f->limit);
+}

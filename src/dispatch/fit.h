@@ -1,0 +1,40 @@
+/* fit.h - what a model takes on a device at a precision, and whether it is there: the plugin's own planner, run dry. */
+#ifndef ACCEL_DISPATCH_FIT_H
+#define ACCEL_DISPATCH_FIT_H
+
+#include "dispatch/endpoint.h"
+
+/* The work to plan for. */
+typedef struct accel__fit_work {
+  uint32_t batch;  /* sequences; 0: the program's typical number */
+  uint64_t tokens; /* of all sequences; 0: typical */
+} accel__fit_work;
+
+typedef struct accel__fit {
+  accel_plugin_estimate estimate;
+  accel_plugin_memory memory; /* of the device, now; 0: not known */
+  uint64_t tokens;            /* planned for */
+  uint64_t state;             /* fixed, and of `tokens` tokens */
+  uint64_t staging;           /* host memory for results, beside the plugin's own */
+  uint64_t touched;           /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
+  uint64_t total;             /* while running: weights that are not in the file, touched, scratch, state, staging */
+  uint64_t peak;              /* the larger of total and the peak while loading */
+  uint64_t limit;             /* what it may use: free memory of the device, or the user's limit; 0: not known */
+  bool fits;
+} accel__fit;
+
+/* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model that need not be placed.
+ * Errors are the plugin's; a model too large is no error here. */
+accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision,
+                                 const accel__source *source, const accel__fit_work *work, accel__fit *out);
+/* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not. */
+accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision);
+
+/* The weights of the endpoint's program in a precision's formats. */
+accel_status accel__endpoint_source(accel_endpoint *ep, const accel_plugin_precision *precision, accel__arena *arena,
+                                    accel__source **out);
+/* supports, for all entries: ACCEL_ERROR_PRECISION with the plugin's reason. */
+accel_status accel__ask_supports(const accel_endpoint *ep, const accel__device *device,
+                                 const accel_plugin_precision *precision);
+
+#endif
