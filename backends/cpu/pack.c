@@ -10,6 +10,7 @@ typedef struct form_info {
 static const form_info forms[CPU_FORM_COUNT] = {
     [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack},
     [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack},
+    [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack},
 };
 
 static cpu_form natural(const accel_plugin_format *f) {

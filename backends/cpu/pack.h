@@ -46,5 +46,8 @@ void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *pane
 bool cpu_i8_takes(const accel_plugin_format *format);
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p);
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+bool cpu_i4_takes(const accel_plugin_format *format);
+uint64_t cpu_i4_panel_bytes(const cpu_panel *p);
+void cpu_i4_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
 #endif

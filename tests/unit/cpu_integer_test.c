@@ -331,9 +331,12 @@ static void run_linear(const linear *t) {
 #define FORMAT(store, scale, zero, outer, group_k, group_n) \
   { ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, group_k, group_n }
 static const accel_plugin_format formats[] = {
-    FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),
-    FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
-    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),
+    FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),     FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
+    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),     FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 64, 1),
+    FORMAT(I4, BF16, NO_DTYPE, F32, 0, 1),         FORMAT(I4, F32, NO_DTYPE, NO_DTYPE, 24, 3),
+    FORMAT(U4, F16, U8, NO_DTYPE, 128, 1),         FORMAT(U4, F16, U8, NO_DTYPE, 384, 1),
+    FORMAT(U4, F16, U8, NO_DTYPE, 8, 1),           FORMAT(U4, F32, NO_DTYPE, NO_DTYPE, 32, 0),
+    FORMAT(E2M1, E8M0, NO_DTYPE, NO_DTYPE, 32, 1), FORMAT(E2M1, E4M3, NO_DTYPE, F32, 16, 1),
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -418,7 +421,8 @@ static void test_extremes(void **state) {
 
 static void test_refused(void **state) {
   (void)state;
-  const accel_plugin_format others[] = {FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1)};
+  const accel_plugin_format others[] = {FORMAT(I8, F32, I8, NO_DTYPE, 0, 1), FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 64, 1),
+                                        FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 36, 1), FORMAT(I4, F16, U8, NO_DTYPE, 64, 1)};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++)
     assert_int_equal(cpu_form_of(&kernels, &others[i]), CPU_FORM_F32);
 }

@@ -44,7 +44,7 @@ V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int
 }
 
 /* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into sum[i][j * DOT_CHAINS].
- * Meanwhile asks for `ahead`, ahead_step bytes further in each round. */
+ * Meanwhile asks for `ahead`, ahead_step bytes further in each round; not when it is NULL. */
 V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
                        const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -57,12 +57,14 @@ V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { DOT_KEEP(x[i]); }
     DOT_KEEP(ldx);
     DOT_KEEP(ldx3);
-    v_prefetch_far(ahead);
-    v_prefetch_far(ahead + 64);
-    if (ahead_step > 128) {
-      MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) { v_prefetch_far(ahead + 64 * i); }
+    if (ahead) {
+      v_prefetch_far(ahead);
+      v_prefetch_far(ahead + 64);
+      if (ahead_step > 128) {
+        MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) { v_prefetch_far(ahead + 64 * i); }
+      }
+      ahead += ahead_step;
     }
-    ahead += ahead_step;
     MICRO_UNROLL for (int u = 0; u < round; u++) { dot_step(rows, x, ldx, ldx3, w, u, u % chains, sum); }
     w += round * DOT_STEP;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * round; }
@@ -81,6 +83,19 @@ V_INLINE vf dot_value(const cpu_gemm *g, int64_t row, const float *panel, int j,
   vf factor = v_load(panel + j * V), sum = v_load(panel + GEMM_COLS + j * V);
   return v_mul(v_set(g->x_scale[row]), v_fnma(v_set(g->x_zero[row]), sum, v_mul(factor, total)));
 }
+
+/* DOT_TILES makes DOT_TILE(rows), which defines the tile_fn tile_<rows>, of every height, and the table tile_of. */
+#if GEMM_ROWS == 4
+#define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4)
+#elif GEMM_ROWS == 6
+#define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4) F(5) F(6)
+#elif GEMM_ROWS == 8
+#define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8)
+#else
+#define DOT_HEIGHTS(F) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14)
+#endif
+#define DOT_ENTRY(rows) tile_##rows,
+#define DOT_TILES       DOT_HEIGHTS(DOT_TILE) static tile_fn *const tile_of[GEMM_ROWS + 1] = {NULL, DOT_HEIGHTS(DOT_ENTRY)};
 
 /* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
 static inline int64_t dot_height(int64_t left) {

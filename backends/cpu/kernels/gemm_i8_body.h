@@ -22,35 +22,12 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const cha
 }
 
 typedef void tile_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, int64_t ahead_step);
-#define TILE(rows)                                                                                           \
+#define DOT_TILE(rows)                                                                                       \
   static void tile_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, \
                           int64_t step) {                                                                    \
     multiply(rows, g, row, panel, tile, ahead, step);                                                        \
   }
-/* clang-format off */
-TILE(1) TILE(2) TILE(3) TILE(4)
-#if GEMM_ROWS >= 6
-TILE(5) TILE(6)
-#endif
-#if GEMM_ROWS >= 8
-TILE(7) TILE(8)
-#endif
-#if GEMM_ROWS >= 14
-TILE(9) TILE(10) TILE(11) TILE(12) TILE(13) TILE(14)
-#endif
-static tile_fn *const tile_of[GEMM_ROWS + 1] = {
-  NULL, tile_1, tile_2, tile_3, tile_4,
-#if GEMM_ROWS >= 6
-  tile_5, tile_6,
-#endif
-#if GEMM_ROWS >= 8
-  tile_7, tile_8,
-#endif
-#if GEMM_ROWS >= 14
-  tile_9, tile_10, tile_11, tile_12, tile_13, tile_14,
-#endif
-};
-/* clang-format on */
+DOT_TILES
 
 /* Register tiles that share one pass over the panels: 64 KiB of x, but not fewer than 56 rows, which would fetch w too
  * often. */

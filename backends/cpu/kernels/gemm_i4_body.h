@@ -1,0 +1,218 @@
+/* gemm_i4_body.h - linear over four-bit weights (i4.h), included by gemm_i4_<isa>.c.
+ *
+ * Few rows take the codes apart in registers.  For more, the codes of some blocks of a panel are first written out as bytes,
+ * which all rows then read.  Sums of a block are integers; total = scale * sum + total in ascending order in both.
+ *
+ * dot_<isa>.h adds for this
+ *   i_low, i_high(w)         the nibbles of w as bytes
+ *   i_less(a, b)             a - b of bytes
+ *   i_values(codes)          twice the value of E2M1 codes
+ *   i_each(p), i_bytes(x)    V bytes, or the byte x, four times each or everywhere
+ *   v_half, v_e8m0, v_e4m3   V scales; E4M3 as 2^-8 times their value */
+#include <stdbool.h>
+
+#include "kernels/kernels.h"
+#include "kernels/i4.h"
+#include "kernels/math_body.h"
+#include "kernels/dot_body.h"
+
+enum {
+  FEW_ROWS = 4,
+  FAR = 4096, /* bytes that codes are asked for before their use */
+  HEAD = 2 * GEMM_COLS * (int)sizeof(float),
+  BLOCKS = CPU_I4_BLOCK / 8, /* written out at once, at most */
+  TILES = 112 / GEMM_ROWS    /* that read them */
+};
+
+V_INLINE vf scales(uint8_t dtype, const char *p, int64_t j) {
+  switch (dtype) {
+    case ACCEL_PLUGIN_F16:
+      return v_half(p + 2 * j);
+    case ACCEL_PLUGIN_E8M0:
+      return v_e8m0(p + j);
+    case ACCEL_PLUGIN_E4M3:
+      return v_e4m3(p + j);
+  }
+  return v_load((const float *)(const void *)p + j);
+}
+
+/* ---- codes ---- */
+
+/* What the codes of a vector of columns of a block are relative to. */
+V_INLINE vi zeros_of(const int store, const cpu_i4 *l, const char *block, int j) {
+  return store == ACCEL_PLUGIN_U4 ? i_each(block + l->scale_bytes * GEMM_COLS + j * V) : i_bytes(8);
+}
+V_INLINE vi value_of(const int store, vi codes, vi zero) {
+  return store == ACCEL_PLUGIN_E2M1 ? i_values(codes) : i_less(codes, zero);
+}
+
+/* ---- few rows ---- */
+
+V_INLINE void few(const int store, const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile) {
+  const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
+  const char *block = panel + HEAD;
+  const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
+  vf total[FEW_ROWS][GEMM_VECS];
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { total[i][j] = v_zero(); }
+  }
+  for (int64_t k = 0; k < g->k; k += l.block) {
+    const int64_t steps = ((g->k - k < l.block ? g->k - k : l.block) + 7) / 8;
+    const char *w = block + l.side;
+    vi sum[FEW_ROWS][GEMM_VECS], zero[GEMM_VECS];
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      zero[j] = zeros_of(store, &l, block, j);
+      MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = i_zero(); }
+    }
+    v_prefetch_far(block + FAR);
+    for (int64_t s = 0; s < steps; s++, w += DOT_STEP, x += 8) {
+      MICRO_UNROLL for (int j = 0; j < DOT_STEP; j += 64) { v_prefetch_far(w + FAR + j); }
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+        vi codes = i_load(w + j * 4 * V), low = value_of(store, i_low(codes), zero[j]),
+           high = value_of(store, i_high(codes), zero[j]);
+        MICRO_UNROLL for (int i = 0; i < rows; i++) {
+          i_dot2(&sum[i][j], i_four(x + i * g->ldx), low, i_four(x + i * g->ldx + 4), high);
+        }
+      }
+    }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      vf scale = scales(g->scale, block, j * V);
+      MICRO_UNROLL for (int i = 0; i < rows; i++) { total[i][j] = v_fma(scale, i_float(sum[i][j]), total[i][j]); }
+    }
+    block = w;
+  }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      v_store(tile + i * GEMM_COLS + j * V, dot_value(g, row + i, (const float *)(const void *)panel, j, total[i][j]));
+    }
+  }
+}
+
+typedef void few_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile);
+#define FEW(store, rows)                                                                             \
+  static void few_##store##_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile) { \
+    few(ACCEL_PLUGIN_##store, rows, g, row, panel, tile);                                            \
+  }
+/* clang-format off */
+FEW(I4, 1) FEW(I4, 2) FEW(I4, 3) FEW(I4, 4)
+FEW(U4, 1) FEW(U4, 2) FEW(U4, 3) FEW(U4, 4)
+FEW(E2M1, 1) FEW(E2M1, 2) FEW(E2M1, 3) FEW(E2M1, 4)
+    /* clang-format on */
+    static few_fn *few_of(uint8_t store, int64_t rows) {
+  static few_fn *const i4[] = {few_I4_1, few_I4_2, few_I4_3, few_I4_4},
+                       *const u4[] = {few_U4_1, few_U4_2, few_U4_3, few_U4_4},
+                       *const e2m1[] = {few_E2M1_1, few_E2M1_2, few_E2M1_3, few_E2M1_4};
+  return (store == ACCEL_PLUGIN_I4 ? i4 : store == ACCEL_PLUGIN_U4 ? u4 : e2m1)[rows - 1];
+}
+
+/* ---- many rows ---- */
+
+/* Some blocks of a panel, as bytes. */
+typedef struct bytes {
+  float scale[BLOCKS * GEMM_COLS] __attribute__((aligned(64)));
+  char codes[CPU_I4_BLOCK * GEMM_COLS] __attribute__((aligned(64))); /* [k/4][COLS][4] */
+  int64_t k, block;
+} bytes;
+
+V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
+  const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
+  char *codes = to->codes;
+  float *scale = to->scale;
+  to->k = CPU_I4_BLOCK / l.block * l.block < g->k - k ? CPU_I4_BLOCK / l.block * l.block : g->k - k;
+  to->block = l.block;
+  for (int64_t at = 0; at < to->k; at += l.block, scale += GEMM_COLS) {
+    const int64_t steps = ((to->k - at < l.block ? to->k - at : l.block) + 7) / 8;
+    const char *w = block + l.side;
+    vi zero[GEMM_VECS];
+    for (int j = 0; j < GEMM_VECS; j++) {
+      zero[j] = zeros_of(store, &l, block, j);
+      v_store(scale + j * V, scales(g->scale, block, j * V));
+    }
+    for (int64_t s = 0; s < steps; s++, w += DOT_STEP, codes += 2 * DOT_STEP) {
+      for (int j = 0; j < DOT_STEP; j += 64) v_prefetch_far(w + FAR + j);
+      for (int j = 0; j < GEMM_VECS; j++) {
+        vi both = i_load(w + j * 4 * V);
+        i_store(codes + j * 4 * V, value_of(store, i_low(both), zero[j]));
+        i_store(codes + DOT_STEP + j * 4 * V, value_of(store, i_high(both), zero[j]));
+      }
+    }
+    block = w;
+  }
+  return block;
+}
+
+static const char *write_i4(const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
+  return write_out(ACCEL_PLUGIN_I4, g, block, k, to);
+}
+static const char *write_u4(const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
+  return write_out(ACCEL_PLUGIN_U4, g, block, k, to);
+}
+static const char *write_e2m1(const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
+  return write_out(ACCEL_PLUGIN_E2M1, g, block, k, to);
+}
+
+/* tile[rows][COLS] += the part of k that is written out; x is at its first k */
+V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w, float *tile) {
+  const char *codes = w->codes;
+  const float *scale = w->scale;
+  for (int64_t at = 0; at < w->k; at += w->block, scale += GEMM_COLS) {
+    const int64_t steps = ((w->k - at < w->block ? w->k - at : w->block) + 7) / 8 * 2;
+    dot_sums sum;
+    dot_rows(rows, 1, 2, steps, x + at, ldx, codes, NULL, 0, sum);
+    codes += steps * DOT_STEP;
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      vf s = v_load(scale + j * V);
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        float *t = tile + i * GEMM_COLS + j * V;
+        v_store(t, v_fma(s, i_float(sum[i][j * DOT_CHAINS]), v_load(t)));
+      }
+    }
+  }
+}
+
+typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, float *tile);
+#define DOT_TILE(rows) \
+  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, float *tile) { add_blocks(rows, x, ldx, w, tile); }
+DOT_TILES
+
+/* Rows [row, row + rows), at most TILES tiles, of one panel. */
+static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
+  float tile[TILES * GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  bytes w;
+  const char *panel = (const char *)g->w + p * g->panel_bytes, *block = panel + HEAD;
+  for (int64_t i = 0; i < rows * GEMM_COLS; i += V) v_store(tile + i, v_zero());
+  for (int64_t k = 0; k < g->k; k += w.k) {
+    block = (g->store == ACCEL_PLUGIN_I4 ? write_i4 : g->store == ACCEL_PLUGIN_U4 ? write_u4 : write_e2m1)(g, block, k, &w);
+    for (int64_t i = 0, height; i < rows; i += height) {
+      height = dot_height(rows - i);
+      tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, tile + i * GEMM_COLS);
+    }
+  }
+  for (int64_t i = 0; i < rows; i++)
+    for (int j = 0; j < GEMM_VECS; j++) {
+      float *t = tile + i * GEMM_COLS + j * V;
+      v_store(t, dot_value(g, row + i, (const float *)(const void *)panel, j, v_load(t)));
+    }
+  for (int64_t i = 0, height; i < rows; i += height) {
+    height = dot_height(rows - i);
+    finish(g, tile + i * GEMM_COLS, row + i, height, p);
+  }
+}
+
+/* ---- the walk ---- */
+
+void DOT_NAME(i4, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+  float tile[FEW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const int64_t rows = row_end - row;
+  if (rows > 0 && rows <= FEW_ROWS) {
+    few_fn *run = few_of(g->store, rows);
+    for (int64_t p = panel; p < panel_end; p++) {
+      run(g, row, (const char *)g->w + p * g->panel_bytes, tile);
+      finish(g, tile, row, rows, p);
+    }
+    return;
+  }
+  for (int64_t i = row; i < row_end; i += TILES * GEMM_ROWS)
+    for (int64_t p = panel; p < panel_end; p++)
+      many(g, i, row_end - i < TILES * GEMM_ROWS ? row_end - i : TILES * GEMM_ROWS, p);
+}
