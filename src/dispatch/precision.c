@@ -77,28 +77,47 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
   return false;
 }
 
-/* Marks the weights that a linear reads transposed, [k, n]: their rows are not output channels. */
-static void mark_transposed(const accel_plugin_program *p, bool *transposed) {
+/* What a linear's weight is beside its use. */
+enum { ROLE_HEAD = 1, ROLE_TRANSPOSED = 2 };
+
+/* Marks the results of the model, and what they are cut, reshaped or activated from. */
+static void mark_results(const accel_plugin_program *p, bool *result) {
+  for (uint32_t e = 0; e < p->n_entry; e++)
+    for (uint32_t k = 0; k < p->entry[e].n_out; k++) result[p->entry[e].out[k]] = true;
+  for (uint32_t i = p->n_node; i-- > 0;) {
+    const accel_plugin_node *n = &p->node[i];
+    const bool passes = n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || n->op == ACCEL_PLUGIN_OP_UNARY;
+    if (passes && n->n_in && n->n_out && n->in[0] >= 0 && n->out[0] >= 0 && result[n->out[0]]) result[n->in[0]] = true;
+  }
+}
+
+static bool has_trans(const accel_plugin_node *n) {
+  for (uint32_t a = 0; a < n->n_attr; a++)
+    if (n->attr[a].key == ACCEL_PLUGIN_ATTR_TRANS && n->attr[a].i) return true;
+  return false;
+}
+
+/* ROLE_HEAD: the weight makes results of the model (classes, answer spans, logits over a vocabulary), where no later layer
+ * evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so its rows are not output channels. */
+static void find_roles(const accel_plugin_program *p, const bool *result, uint8_t *role) {
   for (uint32_t i = 0; i < p->n_node; i++) {
     const accel_plugin_node *n = &p->node[i];
-    bool trans = false;
-    for (uint32_t a = 0; a < n->n_attr; a++) trans = trans || (n->attr[a].key == ACCEL_PLUGIN_ATTR_TRANS && n->attr[a].i);
-    if (n->op != ACCEL_PLUGIN_OP_LINEAR || !trans) continue;
-    for (uint32_t k = 1; k < n->n_in; k++) { /* w, gate_w; biases are plain whatever is said of them */
+    if (n->op != ACCEL_PLUGIN_OP_LINEAR || n->out[0] < 0) continue;
+    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) | (result[n->out[0]] ? ROLE_HEAD : 0));
+    for (uint32_t k = 1; k < n->n_in; k++) { /* w, w_gate; biases are plain anyway */
       const int32_t t = n->in[k];
-      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT) transposed[p->tensor[t].weight] = true;
+      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT) role[p->tensor[t].weight] |= found;
     }
   }
 }
 
-/* Weight `index` under a precision: vectors and plain weights are fp32, codes go along output channels only. */
-static accel_plugin_format weight_format(const accel_plugin_program *p, uint32_t index, const precision_row *row,
-                                         bool transposed) {
+/* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output channels only. */
+static accel_plugin_format weight_format(const accel_plugin_weight *w, const precision_row *row, uint8_t role) {
   static const accel_plugin_format half = PLAIN_FORMAT(F16);
-  const accel_plugin_weight *w = &p->weight[index];
   if (w->rank < 2) return table[0].linear;
-  const accel_plugin_format format = format_of(row, w->use);
-  return transposed && format.scale != ACCEL_PLUGIN_NO_DTYPE ? half : format;
+  const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
+  const accel_plugin_format format = head ? row->head : format_of(row, w->use);
+  return role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE ? half : format;
 }
 
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
@@ -108,11 +127,15 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
     return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
-  bool *transposed = accel__arena_array(arena, program->n_weight, sizeof *transposed);
-  if (!transposed) return ACCEL_ERROR_OUT_OF_MEMORY;
-  mark_transposed(program, transposed);
-  for (uint32_t i = 0; i < program->n_weight; i++)
-    format[i] = weight_format(program, i, kept(program->weight[i].name, keep_fp32, n_keep) ? &table[0] : row, transposed[i]);
+  bool *result = accel__arena_array(arena, program->n_tensor, sizeof *result);
+  uint8_t *role = accel__arena_array(arena, program->n_weight, sizeof *role);
+  if (!result || !role) return ACCEL_ERROR_OUT_OF_MEMORY;
+  mark_results(program, result);
+  find_roles(program, result, role);
+  for (uint32_t i = 0; i < program->n_weight; i++) {
+    const bool keep = kept(program->weight[i].name, keep_fp32, n_keep);
+    format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);
+  }
   *out = (accel_plugin_precision){.size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};
   strncpy(out->name, row->name, sizeof out->name - 1);
   return ACCEL_OK;
