@@ -7,6 +7,14 @@ int32_t cpu_launch_op(const cpu_self *s, const kit_launch *l, accel_plugin_error
       return cpu_launch_conv(s, l, error);
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_launch_conv_transpose(s, l, error);
+    case ACCEL_PLUGIN_OP_POOL:
+      return cpu_launch_pool(s, l, error);
+    case ACCEL_PLUGIN_OP_RESIZE:
+      return cpu_launch_resize(s, l, error);
+    case ACCEL_PLUGIN_OP_GROUP_NORM:
+      return cpu_launch_group_norm(s, l, error);
+    case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
+      return cpu_launch_scan(s, l, error);
     case ACCEL_PLUGIN_OP_TRANSPOSE:
       return cpu_launch_transpose(s, l, error);
     case ACCEL_PLUGIN_OP_SLICE:
@@ -32,6 +40,12 @@ uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *l, uint3
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_conv_workspace(kernels, l, workers);
+    case ACCEL_PLUGIN_OP_POOL:
+      return cpu_pool_workspace(l, workers);
+    case ACCEL_PLUGIN_OP_RESIZE:
+      return cpu_resize_workspace(l, workers);
+    case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
+      return cpu_scan_workspace(kernels, l, workers);
     case ACCEL_PLUGIN_OP_TOPK:
       return cpu_topk_workspace(l, workers);
   }

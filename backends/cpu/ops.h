@@ -16,6 +16,13 @@ uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *shapes, 
 
 int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_conv_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_pool(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_pool_workspace(const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_resize(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_resize_workspace(const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_group_norm(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_scan(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_scan_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_slice(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_broadcast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

@@ -45,4 +45,14 @@ static inline kit_around kit_split(const kit_tensor *t, int64_t axis) {
   return a;
 }
 
+/* Which inputs an output index of resize reads, along one dim. */
+typedef struct kit_taps {
+  int64_t *index; /* [out][width] */
+  double *weight;
+  int64_t width; /* the most any output index reads; unused ones have weight 0 */
+} kit_taps;
+/* For height and width of a resize node (height 1 when there is none); kit_taps_free also after a failure. */
+int32_t kit_taps_new(const kit_launch *launch, kit_taps taps[2], accel_plugin_error *error);
+void kit_taps_free(kit_taps taps[2]);
+
 #endif

@@ -4,12 +4,6 @@
 
 #include "kit/scalar.h"
 
-typedef struct taps {
-  int64_t *index; /* [out][width] */
-  double *weight;
-  int64_t width; /* the most any output index reads; unused ones have weight 0 */
-} taps;
-
 typedef struct mode {
   int64_t kind;
   bool align, smooth; /* align_corners, antialias */
@@ -67,7 +61,7 @@ static void taps_smooth(const mode *m, int64_t in, int64_t o, float scale, int64
   for (int64_t i = 0; i < width && sum != 0; i++) weight[i] /= sum;
 }
 
-static int32_t taps_new(const mode *m, int64_t in, int64_t out, taps *t, accel_plugin_error *error) {
+static int32_t taps_new(const mode *m, int64_t in, int64_t out, kit_taps *t, accel_plugin_error *error) {
   float scale = scale_of(m, in, out);
   double reach = m->kind == ACCEL_PLUGIN_RESIZE_LINEAR ? 1 : 2;
   t->width = m->kind == ACCEL_PLUGIN_RESIZE_NEAREST  ? 1
@@ -86,7 +80,7 @@ static int32_t taps_new(const mode *m, int64_t in, int64_t out, taps *t, accel_p
   return ACCEL_PLUGIN_OK;
 }
 
-static double sample(const float *x, int64_t width, const taps *ty, int64_t oy, const taps *tx, int64_t ox) {
+static double sample(const float *x, int64_t width, const kit_taps *ty, int64_t oy, const kit_taps *tx, int64_t ox) {
   double sum = 0;
   for (int64_t i = 0; i < ty->width; i++) {
     double line = 0;
@@ -98,24 +92,36 @@ static double sample(const float *x, int64_t width, const taps *ty, int64_t oy, 
   return sum;
 }
 
-int32_t kit_scalar_RESIZE(const kit_launch *l, accel_plugin_error *error) {
+int32_t kit_taps_new(const kit_launch *l, kit_taps taps[2], accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   mode m = {.kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_RESIZE_NEAREST),
             .align = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ALIGN_CORNERS, 0) != 0,
             .smooth = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ANTIALIAS, 0) != 0};
   mode flat = {.kind = ACCEL_PLUGIN_RESIZE_NEAREST}; /* the missing dim of [B,C,L] */
-  int64_t h = x->rank == 4 ? x->dim[2] : 1, w = kit_cols(x), oh = x->rank == 4 ? out->dim[2] : 1, ow = kit_cols(out);
-  taps ty = {0}, tx = {0};
-  if (out->elements && !x->elements) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "there is nothing to resize");
-  int32_t rc = out->elements ? taps_new(x->rank == 4 ? &m : &flat, h, oh, &ty, error) : ACCEL_PLUGIN_OK;
-  if (!rc && out->elements) rc = taps_new(&m, w, ow, &tx, error);
-  int64_t k = 0;
-  for (int64_t c = 0; !rc && out->elements && c < x->dim[0] * x->dim[1]; c++)
+  taps[0] = taps[1] = (kit_taps){0};
+  bool two = x->rank == 4;
+  int32_t rc = taps_new(two ? &m : &flat, two ? x->dim[2] : 1, two ? out->dim[2] : 1, &taps[0], error);
+  return rc ? rc : taps_new(&m, kit_cols(x), kit_cols(out), &taps[1], error);
+}
+
+void kit_taps_free(kit_taps taps[2]) {
+  for (int i = 0; i < 2; i++) {
+    free(taps[i].index);
+    free(taps[i].weight);
+  }
+}
+
+int32_t kit_scalar_RESIZE(const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  int64_t h = x->rank == 4 ? x->dim[2] : 1, w = kit_cols(x), oh = x->rank == 4 ? out->dim[2] : 1, ow = kit_cols(out), k = 0;
+  kit_taps taps[2] = {0};
+  if (!out->elements) return ACCEL_PLUGIN_OK;
+  if (!x->elements) return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "there is nothing to resize");
+  int32_t rc = kit_taps_new(l, taps, error);
+  for (int64_t c = 0; !rc && c < x->dim[0] * x->dim[1]; c++)
     for (int64_t y = 0; y < oh; y++)
-      for (int64_t i = 0; i < ow; i++) kit_f32(out)[k++] = (float)sample(kit_f32(x) + c * h * w, w, &ty, y, &tx, i);
-  free(ty.index);
-  free(ty.weight);
-  free(tx.index);
-  free(tx.weight);
+      for (int64_t i = 0; i < ow; i++)
+        kit_f32(out)[k++] = (float)sample(kit_f32(x) + c * h * w, w, &taps[0], y, &taps[1], i);
+  kit_taps_free(taps);
   return rc;
 }

@@ -4,6 +4,7 @@
  * over them.  The tile is the one of micro_body.h with the roles of rows and columns swapped: rows are output channels. */
 #include "kernels/kernels.h"
 #include "kernels/micro_body.h"
+#include "kernels/plane_body.h"
 
 /* ---- columns ---- */
 
@@ -11,24 +12,6 @@
 typedef struct segment {
   int64_t lane, n, y, x; /* y, x: of the first pixel in the input, before the tap's offset */
 } segment;
-
-/* to[i] = row[at + i * stride], 0 outside of the row of w elements. */
-static void copy_run(const float *row, int64_t w, int64_t at, int64_t stride, int64_t n, float *to) {
-  int64_t from = 0, end = n;
-  if (at < 0) from = (-at + stride - 1) / stride;
-  if (at + (n - 1) * stride >= w) end = at >= w ? 0 : (w - at + stride - 1) / stride;
-  if (from > 0 || end < n) {
-    for (int64_t i = 0; i < n; i += V) v_storen(to + i, v_zero(), n - i);
-    if (from >= end) return;
-  }
-  const float *x = row + at;
-  if (stride == 1)
-    for (int64_t i = from; i < end; i += V) v_storen(to + i, v_loadn(x + i, end - i), end - i);
-  else if (stride == 2)
-    for (int64_t i = from; i < end; i += V) v_storen(to + i, v_load_even(x + 2 * i, end - i), end - i);
-  else
-    for (int64_t i = from; i < end; i++) to[i] = x[i * stride];
-}
 
 static int segments(const cpu_plane *p, int64_t pixel, int64_t count, segment *s) {
   int n = 0;
@@ -53,7 +36,7 @@ static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int6
     for (int i = 0; i < n; i++) {
       int64_t y = s[i].y + ky * p->dilation[0];
       if (y >= 0 && y < p->in[0])
-        copy_run(plane + y * p->in[1], p->in[1], s[i].x + kx * p->dilation[1], p->stride[1], s[i].n, to + s[i].lane);
+        copy_run(plane + y * p->in[1], p->in[1], s[i].x + kx * p->dilation[1], p->stride[1], s[i].n, 0.0f, to + s[i].lane);
       else
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
     }
@@ -155,20 +138,6 @@ void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pi
 
 /* ---- depthwise ---- */
 
-/* x with zeros around it, the columns of each row sorted by their remainder modulo the stride. */
-static void lay_plane(const cpu_depthwise *g, const cpu_depthwise_plan *l, float *to) {
-  const cpu_plane *p = &g->plane;
-  for (int64_t r = 0; r < l->rows; r++) {
-    const int64_t y = r - p->begin[0];
-    for (int64_t s = 0; s < p->stride[1]; s++, to += l->pitch) {
-      if (y >= 0 && y < p->in[0])
-        copy_run(g->x + y * p->in[1], p->in[1], s - p->begin[1], p->stride[1], l->pitch, to);
-      else
-        for (int64_t i = 0; i < l->pitch; i += V) v_storen(to + i, v_zero(), l->pitch - i);
-    }
-  }
-}
-
 /* y[rows][vecs * V] from (row, col) on, the last columns masked. */
 V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwise *g, const cpu_depthwise_plan *l,
                               const float *x, int64_t row, int64_t col) {
@@ -202,7 +171,7 @@ V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwis
 void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
   const cpu_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
-  lay_plane(g, &l, workspace);
+  lay_plane(p, g->x, &l, 0.0f, workspace);
   int64_t row = 0;
   if (p->out[1] > V)
     for (; row + 4 <= p->out[0]; row += 4)

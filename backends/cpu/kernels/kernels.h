@@ -206,6 +206,10 @@ typedef struct cpu_kernels {
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;
   cpu_transpose_fn *transpose;
+  cpu_pool_fn *pool;
+  cpu_resize_fn *resize;
+  cpu_group_norm_fn *group_norm;
+  cpu_scan_fn *scan;
   cpu_fold_fn *fold;
   cpu_fold_row_fn *fold_row;
   cpu_softmax_columns_fn *softmax_columns;

@@ -74,6 +74,56 @@ typedef void cpu_taps_fn(const cpu_tap *g, int64_t rows);
 /* y[r * ldy + c] = x[c * ldx + r] for r < rows, c < cols: 4-byte elements of any kind. */
 typedef void cpu_transpose_fn(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols);
 
+/* ---- images ---- */
+
+/* Windows of one channel of one image: the largest (a NaN wins), or the sum divided by row_count * col_count. */
+typedef struct cpu_pool {
+  cpu_plane plane;
+  const float *x, *row_count, *col_count; /* [in], [out[0]], [out[1]] */
+  float *y;
+  int32_t max;
+} cpu_pool;
+typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as for depthwise */
+
+/* One channel of one image; every output index reads `width` inputs of its dim. */
+typedef struct cpu_resize {
+  const float *x; /* [in[0]][in[1]] */
+  float *y;       /* [out[0]][out[1]] */
+  int64_t in[2], out[2], width[2];
+  const int32_t *index[2]; /* [out][width] */
+  const float *weight[2];
+} cpu_resize;
+typedef void cpu_resize_fn(const cpu_resize *g, float *workspace); /* cpu_resize_floats */
+static inline int64_t cpu_resize_floats(const int64_t in[2], const int64_t out[2]) {
+  return in[0] <= out[0] ? in[0] * out[1] : out[0] * in[1];
+}
+
+/* A group of one image: y = act(norm(x) * gamma + beta), `channels` channels of `inner` elements. */
+typedef struct cpu_group {
+  const float *x, *gamma, *beta; /* [channels][inner], [channels]; gamma and beta may be NULL */
+  float *y;
+  int64_t channels, inner;
+  float eps, alpha;
+  int32_t act;
+} cpu_group;
+typedef void cpu_group_norm_fn(const cpu_group *g);
+
+/* ---- scan ---- */
+
+/* Rows of one sequence (ops.def: selective_scan), columns of one head or, with rates, any. */
+typedef struct cpu_scan {
+  const float *x, *dt, *a, *b, *c, *d, *z, *dt_bias; /* first row; d, z, dt_bias may be NULL */
+  float *y;
+  int64_t ldx, ldt, ldb, ldc, ldz, ldy, rows, n;
+  int32_t rates; /* version 1: dt[col], a[col][n], d[col]; else one of each for all columns */
+  int32_t softplus;
+  float low, high;      /* of dt */
+  const float *current; /* [cols][n], NULL: zeros */
+  float *next;          /* the same after the rows, or NULL */
+} cpu_scan;
+/* Columns [0, cols), cols <= vector; workspace: 2 * n * vector floats. */
+typedef void cpu_scan_fn(const cpu_scan *g, int64_t cols, float *workspace);
+
 /* ---- folds and elementwise ---- */
 
 /* y[c] = fold of x[k * stride + c] over k < n, n > 0, c < cols.  kind: accel_plugin_kind REDUCE_; weight [n] or NULL, for

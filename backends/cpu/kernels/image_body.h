@@ -1,0 +1,191 @@
+/* image_body.h - pooling, resizing, group norm and scans (ops.h), included by image_<isa>.c. */
+#include "kernels/kernels.h"
+#include "kernels/math_body.h"
+#include "kernels/plane_body.h"
+
+/* ---- pool ---- */
+
+static int holds_nan(const float *x, int64_t n) {
+  vf bad = v_zero(), high = v_set(3.0e38f), low = v_set(-3.0e38f);
+  for (int64_t i = 0; i < n; i += V) bad = v_add(bad, v_mul(v_zero(), v_max(low, v_min(high, v_loadn(x + i, n - i)))));
+  return v_sum(bad) != 0.0f; /* zeros or NaN */
+}
+
+V_INLINE vf pool_step(const int max, const int nan, vf sum, vf v) {
+  if (!max) return v_add(sum, v);
+  vf most = v_max(v, sum);
+  if (!nan) return most;
+  vf bad = v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), v)));
+  vf worse = v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), sum)));
+  return v_add(most, v_add(bad, worse));
+}
+
+V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g, const cpu_depthwise_plan *l, const float *x) {
+  const cpu_plane *p = &g->plane;
+  const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
+  for (int64_t row = 0; row < p->out[0]; row++)
+    for (int64_t col = 0; col < p->out[1]; col += 2 * V) {
+      vf a = v_set(max ? -INFINITY : 0.0f), b = a;
+      for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+        for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
+          const float *from = x + row * step + ky * line + kx % p->stride[1] * l->pitch + kx / p->stride[1] + col;
+          a = pool_step(max, nan, a, v_load(from));
+          b = pool_step(max, nan, b, v_load(from + V));
+        }
+      const int64_t left = p->out[1] - col;
+      float *y = g->y + row * p->out[1] + col;
+      if (!max) {
+        vf rows = v_set(g->row_count[row]);
+        a = v_div(a, v_mul(rows, v_loadn(g->col_count + col, left)));
+        if (left > V) b = v_div(b, v_mul(rows, v_loadn(g->col_count + col + V, left - V)));
+      }
+      v_storen(y, a, left);
+      if (left > V) v_storen(y + V, b, left - V);
+    }
+}
+
+void CPU_NAME(pool, plane)(const cpu_pool *g, float *workspace) {
+  const cpu_plane *p = &g->plane;
+  const cpu_depthwise_plan l = cpu_depthwise_layout(p);
+  lay_plane(p, g->x, &l, g->max ? -INFINITY : 0.0f, workspace);
+  if (!g->max)
+    pool_rows(0, 0, g, &l, workspace);
+  else if (holds_nan(g->x, p->in[0] * p->in[1]))
+    pool_rows(1, 1, g, &l, workspace);
+  else
+    pool_rows(1, 0, g, &l, workspace);
+}
+
+/* ---- resize ---- */
+
+/* y = sum of weight[i] * row index[i] */
+static void resize_rows(const float *x, int64_t cols, const int32_t *index, const float *weight, int64_t width, float *y) {
+  for (int64_t c = 0; c < cols; c += V) {
+    const int64_t left = cols - c;
+    vf sum = v_mul(v_set(weight[0]), v_loadn(x + index[0] * cols + c, left));
+    for (int64_t i = 1; i < width; i++) sum = v_fma(v_set(weight[i]), v_loadn(x + index[i] * cols + c, left), sum);
+    v_storen(y + c, sum, left);
+  }
+}
+
+static void resize_columns(const float *x, int64_t cols, const int32_t *index, const float *weight, int64_t width,
+                           float *y) {
+  if (width == 1) {
+    for (int64_t c = 0; c < cols; c++) y[c] = weight[c] * x[index[c]];
+  } else if (width == 2) {
+    for (int64_t c = 0; c < cols; c++) y[c] = weight[2 * c] * x[index[2 * c]] + weight[2 * c + 1] * x[index[2 * c + 1]];
+  } else {
+    for (int64_t c = 0; c < cols; c++, index += width, weight += width) {
+      float sum = weight[0] * x[index[0]];
+      for (int64_t i = 1; i < width; i++) sum += weight[i] * x[index[i]];
+      y[c] = sum;
+    }
+  }
+}
+
+/* Along the columns while there are fewer rows. */
+void CPU_NAME(resize, plane)(const cpu_resize *g, float *workspace) {
+  const int64_t rows = g->in[0] <= g->out[0] ? g->in[0] : g->out[0];
+  if (g->in[0] <= g->out[0]) {
+    for (int64_t r = 0; r < rows; r++)
+      resize_columns(g->x + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1], workspace + r * g->out[1]);
+    for (int64_t r = 0; r < g->out[0]; r++)
+      resize_rows(workspace, g->out[1], g->index[0] + r * g->width[0], g->weight[0] + r * g->width[0], g->width[0],
+                  g->y + r * g->out[1]);
+    return;
+  }
+  for (int64_t r = 0; r < rows; r++)
+    resize_rows(g->x, g->in[1], g->index[0] + r * g->width[0], g->weight[0] + r * g->width[0], g->width[0],
+                workspace + r * g->in[1]);
+  for (int64_t r = 0; r < rows; r++)
+    resize_columns(workspace + r * g->in[1], g->out[1], g->index[1], g->weight[1], g->width[1], g->y + r * g->out[1]);
+}
+
+/* ---- group norm ---- */
+
+enum { GROUP_BLOCK = 64 }; /* vectors of one partial sum */
+
+/* Sum of (x - mean), or of its square. */
+static float centred_sum(const float *x, int64_t n, float mean, int square) {
+  vf m = v_set(mean), total = v_zero();
+  int64_t i = 0;
+  while (i + V <= n) {
+    vf part = v_zero();
+    for (int k = 0; k < GROUP_BLOCK && i + V <= n; k++, i += V) {
+      vf d = v_sub(v_load(x + i), m);
+      part = square ? v_fma(d, d, part) : v_add(part, d);
+    }
+    total = v_add(total, part);
+  }
+  float sum = v_sum(total);
+  for (; i < n; i++) sum += square ? (x[i] - mean) * (x[i] - mean) : x[i] - mean;
+  return sum;
+}
+
+void CPU_NAME(group_norm, group)(const cpu_group *g) {
+  const int64_t n = g->channels * g->inner, block = 2048;
+  const float mean = centred_sum(g->x, n, 0.0f, 0) / (float)n;
+  const float factor = 1.0f / sqrtf(centred_sum(g->x, n, mean, 1) / (float)n + g->eps);
+  for (int64_t c = 0; c < g->channels; c++) {
+    vf m = v_set(mean), scale = v_set(g->gamma ? factor * g->gamma[c] : factor), shift = v_set(g->beta ? g->beta[c] : 0.0f);
+    for (int64_t at = 0; at < g->inner; at += block) { /* small enough to stay at hand for the activation */
+      const float *x = g->x + c * g->inner + at;
+      float *y = g->y + c * g->inner + at;
+      const int64_t cols = g->inner - at < block ? g->inner - at : block;
+      for (int64_t i = 0; i < cols; i += V)
+        v_storen(y + i, v_fma(v_sub(v_loadn(x + i, cols - i), m), scale, shift), cols - i);
+      if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, y, y, cols);
+    }
+  }
+}
+
+/* ---- scan ---- */
+
+/* m[k][V] = from[c][k] for c < cols, zeros behind them. */
+static void scan_lay(const float *from, int64_t cols, int64_t n, float *m) {
+  for (int64_t k = 0; k < n; k++)
+    for (int64_t c = 0; c < V; c++) m[k * V + c] = from && c < cols ? from[c * n + k] : 0.0f;
+}
+
+/* sum of c[k] h[k] while h = decay h + b[k] move */
+V_INLINE vf scan_states(const int rates, const cpu_scan *g, const float *b, const float *c, const float *a, float *h, vf dt,
+                        vf move) {
+  vf sum[2] = {v_zero(), v_zero()}, decay = rates ? v_zero() : v_exp(v_mul(dt, v_set(*g->a)));
+  int64_t k = 0;
+  for (; k + 2 <= g->n; k += 2)
+    for (int i = 0; i < 2; i++) {
+      vf keep = rates ? v_exp(v_mul(dt, v_load(a + (k + i) * V))) : decay;
+      vf s = v_fma(keep, v_load(h + (k + i) * V), v_mul(move, v_set(b[k + i])));
+      v_store(h + (k + i) * V, s);
+      sum[i] = v_fma(s, v_set(c[k + i]), sum[i]);
+    }
+  for (; k < g->n; k++) {
+    vf keep = rates ? v_exp(v_mul(dt, v_load(a + k * V))) : decay;
+    vf s = v_fma(keep, v_load(h + k * V), v_mul(move, v_set(b[k])));
+    v_store(h + k * V, s);
+    sum[0] = v_fma(s, v_set(c[k]), sum[0]);
+  }
+  return v_add(sum[0], sum[1]);
+}
+
+void CPU_NAME(scan, column)(const cpu_scan *g, int64_t cols, float *workspace) {
+  float *h = workspace, *a = workspace + g->n * V;
+  vf bias = v_zero(), skip = v_zero();
+  scan_lay(g->current, cols, g->n, h);
+  if (g->rates) scan_lay(g->a, cols, g->n, a);
+  if (g->dt_bias) bias = g->rates ? v_loadn(g->dt_bias, cols) : v_set(*g->dt_bias);
+  if (g->d) skip = g->rates ? v_loadn(g->d, cols) : v_set(*g->d);
+  for (int64_t r = 0; r < g->rows; r++) {
+    const float *t = g->dt + r * g->ldt, *b = g->b + r * g->ldb, *c = g->c + r * g->ldc;
+    vf x = v_loadn(g->x + r * g->ldx, cols), dt = v_add(g->rates ? v_loadn(t, cols) : v_set(*t), bias);
+    if (g->softplus) dt = v_softplus(dt);
+    dt = v_min(v_set(g->high), v_max(v_set(g->low), dt));
+    vf move = v_mul(dt, x);
+    vf y = g->rates ? scan_states(1, g, b, c, a, h, dt, move) : scan_states(0, g, b, c, a, h, dt, move);
+    if (g->d) y = v_fma(skip, x, y);
+    if (g->z) y = v_mul(y, v_swish(v_loadn(g->z + r * g->ldz, cols), v_set(1.0f)));
+    v_storen(g->y + r * g->ldy, y, cols);
+  }
+  for (int64_t i = 0; g->next && i < cols; i++)
+    for (int64_t k = 0; k < g->n; k++) g->next[i * g->n + k] = h[k * V + i];
+}
