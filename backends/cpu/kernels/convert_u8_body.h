@@ -28,25 +28,45 @@ V_INLINE bool range(const float *x, int64_t k, float *low, float *high) {
   return v_sum(v_add(bad[0], bad[1])) == 0;
 }
 
+/* Codes of one row, without the last few. */
+V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8_t *y, vf inverse, vf at) {
+  int64_t j = 0;
+#if defined(CONVERT_FOURS)
+  for (; j + 4 * V <= k; j += 4 * V)
+    v_codes4(codes, y + j, v_fma(v_load(x + j), inverse, at), v_fma(v_load(x + j + V), inverse, at),
+             v_fma(v_load(x + j + 2 * V), inverse, at), v_fma(v_load(x + j + 3 * V), inverse, at));
+#endif
+  (void)codes, (void)x, (void)k, (void)y, (void)inverse, (void)at;
+  return j;
+}
+
+V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded, float scale, float zero) {
+  const vf inverse = v_set(1.0f / scale), at = v_set(zero), most = v_set((float)codes);
+  int64_t j = convert_fours(codes, x, k, y, inverse, at);
+  for (; j < k; j += V) v_codes(y + j, v_min(v_fma(v_loadn(x + j, k - j), inverse, at), most));
+  if (k < padded) memset(y + k, 0, (size_t)(padded - k));
+}
+
+enum { AT_ONCE = 4 }; /* rows: their ranges are found side by side */
+
 V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
                            float *scale, float *zero) {
-  for (int64_t i = 0; i < rows; i++, x += ldx, y += ldy) {
-    float low, high;
-    if (!range(x, k, &low, &high)) {
-      memset(y, 0, (size_t)ldy);
-      scale[i] = NAN;
-      zero[i] = 0;
-      continue;
+  bool finite[AT_ONCE];
+  for (int64_t row = 0; row < rows; row += AT_ONCE) {
+    const int64_t end = row + AT_ONCE < rows ? row + AT_ONCE : rows;
+    for (int64_t i = row; i < end; i++) {
+      float low, high;
+      finite[i - row] = range(x + i * ldx, k, &low, &high);
+      float step = high / (float)codes - low / (float)codes; /* the difference alone may be too large */
+      step = step > 0x1p-126f ? step : 0x1p-126f;
+      scale[i] = finite[i - row] ? step : NAN;
+      zero[i] = finite[i - row] ? rintf(-low / step) : 0.0f;
     }
-    float step = high / (float)codes - low / (float)codes; /* either alone may be too large for the difference */
-    step = step > 0x1p-126f ? step : 0x1p-126f;
-    const float at = rintf(-low / step), inverse = 1.0f / step;
-    scale[i] = step;
-    zero[i] = at;
-    int64_t j = 0;
-    for (; j + V <= k; j += V) v_codes(y + j, v_min(v_fma(v_load(x + j), v_set(inverse), v_set(at)), v_set((float)codes)));
-    if (j < k) v_codes(y + j, v_min(v_fma(v_loadn(x + j, k - j), v_set(inverse), v_set(at)), v_set((float)codes)));
-    memset(y + k, 0, (size_t)(ldy - k));
+    for (int64_t i = row; i < end; i++)
+      if (finite[i - row])
+        convert_row(codes, x + i * ldx, k, y + i * ldy, ldy, scale[i], zero[i]);
+      else
+        memset(y + i * ldy, 0, (size_t)ldy);
   }
 }
 

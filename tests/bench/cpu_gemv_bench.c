@@ -1,0 +1,232 @@
+/* cpu_gemv_bench.c - linears of one to four rows, as decoding runs them: how fast coded weights stream, beside what limits
+ * them.
+ *
+ *   cpu_gemv_bench [--isa NAME] [--format NAME] [--threads 1|2|..] [--rows M] [--shape N,K] [--mib MIB] [--rounds N]
+ *
+ * Distinct matrices of MIB mebibytes (600) are walked through, so that every byte comes from memory.  Beside each figure:
+ * the read bandwidth of the same threads over the same bytes (a loop of vector loads, measured in the same round), and the
+ * rate of the same kernel on one panel that stays in the first-level cache, which is the limit of its instructions on a
+ * core.  The lower of the two is the bound.  Threads take equal ranges of panels, as linear.c cuts them.  Medians over the
+ * rounds. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "integer_weights.h"
+
+enum { MAX_ROUNDS = 32, MAX_THREADS = 64, MAX_ROWS = 4 };
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+static int ascending(const void *a, const void *b) {
+  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+static double median(double *x, int n) {
+  qsort(x, (size_t)n, sizeof *x, ascending);
+  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+/* ---- reading alone ---- */
+
+static volatile uint64_t sink;
+typedef uint64_t v8 __attribute__((vector_size(64)));
+#define READ                                                  \
+  {                                                           \
+    v8 a = {0}, b = {0}, c = {0}, d = {0};                    \
+    const v8 *p = (const v8 *)from;                           \
+    for (int64_t i = 0; i + 256 <= bytes; i += 256, p += 4) { \
+      __builtin_prefetch((const char *)p + 4096);             \
+      __builtin_prefetch((const char *)p + 4160);             \
+      __builtin_prefetch((const char *)p + 4224);             \
+      __builtin_prefetch((const char *)p + 4288);             \
+      a ^= p[0], b ^= p[1], c ^= p[2], d ^= p[3];             \
+    }                                                         \
+    a ^= b ^ c ^ d;                                           \
+    sink += a[0];                                             \
+  }
+static void read_plain(const char *from, int64_t bytes) READ
+#if defined(__x86_64__)
+    __attribute__((target("avx2"))) static void read_avx2(const char *from, int64_t bytes) READ
+    __attribute__((target("avx512f"))) static void read_avx512(const char *from, int64_t bytes) READ
+#endif
+    static void read_all(cpu_isa isa, const char *from, int64_t bytes) {
+#if defined(__x86_64__)
+  if (isa >= CPU_ISA_AVX512) {
+    read_avx512(from, bytes);
+    return;
+  }
+  if (isa >= CPU_ISA_AVX2) {
+    read_avx2(from, bytes);
+    return;
+  }
+#endif
+  (void)isa;
+  read_plain(from, bytes);
+}
+
+/* ---- the work of one thread ---- */
+
+typedef struct work {
+  const cpu_kernels *kernels;
+  const integer_weights *w;
+  cpu_gemm g; /* with x and y */
+  int64_t rows;
+  int thread, threads;
+  bool reading;
+  pthread_barrier_t *barrier;
+  double seconds;
+} work;
+
+static void *run(void *arg) {
+  work *k = arg;
+  const integer_weights *w = k->w;
+  const int64_t first = w->panels * k->thread / k->threads, last = w->panels * (k->thread + 1) / k->threads;
+  const int64_t all = w->copies * w->panels * w->panel_bytes;
+  cpu_set_t only; /* a core each: runs are too short for the scheduler to find them */
+  CPU_ZERO(&only);
+  CPU_SET((unsigned)k->thread, &only);
+  (void)pthread_setaffinity_np(pthread_self(), sizeof only, &only);
+  pthread_barrier_wait(k->barrier);
+  double start = now();
+  if (k->reading) {
+    const int64_t begin = all * k->thread / k->threads / 64 * 64, end = all * (k->thread + 1) / k->threads / 64 * 64;
+    read_all(k->kernels->isa, w->packed + begin, end - begin);
+  }
+  for (int64_t c = 0; !k->reading && c < w->copies; c++) {
+    cpu_gemm g = k->g;
+    g.w = integer_gemm(w, c).w;
+    k->kernels->linear[w->shape.form].run(&g, 0, k->rows, first, last);
+  }
+  pthread_barrier_wait(k->barrier);
+  k->seconds = now() - start;
+  return NULL;
+}
+
+static double threads_run(work *model, int threads, bool reading) {
+  pthread_t id[MAX_THREADS];
+  work k[MAX_THREADS];
+  pthread_barrier_t barrier;
+  double most = 0;
+  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+  for (int i = 0; i < threads; i++) {
+    k[i] = *model;
+    k[i].thread = i;
+    k[i].threads = threads;
+    k[i].reading = reading;
+    k[i].barrier = &barrier;
+    if (pthread_create(&id[i], NULL, run, &k[i])) exit(fprintf(stderr, "no thread\n"));
+  }
+  for (int i = 0; i < threads; i++) pthread_join(id[i], NULL);
+  for (int i = 0; i < threads; i++) most = k[i].seconds > most ? k[i].seconds : most;
+  pthread_barrier_destroy(&barrier);
+  return most;
+}
+
+/* Bytes a second of the kernel over panels that fit the first-level cache with what it asks for ahead of them: 16 KiB, on
+ * one core. */
+static double cached_rate(const work *model) {
+  const integer_weights *w = model->w;
+  cpu_gemm g = model->g;
+  int64_t n = 0, panels = 16384 / w->panel_bytes;
+  if (panels < 1) { /* a shorter k: the same instructions */
+    panels = 1;
+    g.k = g.k * 16384 / w->panel_bytes / 256 * 256;
+  }
+  const double bytes = (double)w->panel_bytes * (double)panels * (double)g.k / (double)w->shape.k;
+  double start = now();
+  for (; now() - start < 0.02; n += 8)
+    for (int i = 0; i < 8; i++) model->kernels->linear[w->shape.form].run(&g, 0, model->rows, 0, panels);
+  return (double)n * bytes / (now() - start);
+}
+
+static bool bench(const cpu_kernels *kernels, const integer_format *format, int threads, int64_t rows, int64_t n, int64_t k,
+                  int64_t mib, int rounds) {
+  integer_weights w;
+  if (!integer_weights_make(&w, kernels, format, n, k, mib << 20)) return fprintf(stderr, "out of memory\n"), false;
+  const int64_t ld = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  const cpu_linear_kernel *kernel = &kernels->linear[w.shape.form];
+  float *x = malloc((size_t)(rows * k) * 4), *y = malloc((size_t)(rows * n) * 4), scale[MAX_ROWS], zero[MAX_ROWS];
+  uint8_t *codes = aligned_alloc(64, (size_t)(rows * ld));
+  if (!x || !y || !codes) return fprintf(stderr, "out of memory\n"), false;
+  for (int64_t i = 0; i < rows * k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
+  kernels->convert[kernel->x](x, k, rows, k, codes, ld, scale, zero);
+  work model = {.kernels = kernels, .w = &w, .g = integer_gemm(&w, 0), .rows = rows};
+  model.g.x = codes;
+  model.g.ldx = ld;
+  model.g.x_scale = scale;
+  model.g.x_zero = zero;
+  model.g.y = y;
+  double rate[MAX_ROUNDS], reading[MAX_ROUNDS], cached[MAX_ROUNDS];
+  const double bytes = (double)w.copies * (double)w.panels * (double)w.panel_bytes;
+  for (int r = 0; r < rounds; r++) {
+    reading[r] = bytes / threads_run(&model, threads, true) * 1e-9;
+    rate[r] = bytes / threads_run(&model, threads, false) * 1e-9;
+    cached[r] = cached_rate(&model) * 1e-9;
+  }
+  double a = median(rate, rounds), b = median(reading, rounds), c = median(cached, rounds) * threads, bound = b < c ? b : c;
+  printf(
+      "%-10s %-6s %d thread%s %lld row%s %5lld x %5lld %5.2f bits: %6.2f GB/s, %5.1f %% of %6.2f (reading %6.2f, "
+      "instructions %6.2f)"
+      "  %6.3f ms per 10^8 weights\n",
+      cpu_isa_name(kernels->isa), format->name, threads, threads > 1 ? "s," : ", ", (long long)rows, rows > 1 ? "s," : ", ",
+      (long long)n, (long long)k, 8.0 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k), a,
+      100 * a / bound, bound, b, c, 1e3 * (double)w.panels * (double)w.panel_bytes / ((double)n * (double)k) * 0.1 / a);
+  fflush(stdout);
+  integer_weights_free(&w);
+  free(x);
+  free(y);
+  free(codes);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  int rounds = 5, threads = 1;
+  long long rows = 1, n = 4096, k = 4096, mib = 600;
+  const char *isa = NULL, *format = NULL;
+  for (int i = 1; i < argc; i++) {
+    const char *value = i + 1 < argc ? argv[i + 1] : "";
+    if (!strcmp(argv[i], "--isa"))
+      isa = value, i++;
+    else if (!strcmp(argv[i], "--format"))
+      format = value, i++;
+    else if (!strcmp(argv[i], "--rounds"))
+      rounds = atoi(value), i++;
+    else if (!strcmp(argv[i], "--threads"))
+      threads = atoi(value), i++;
+    else if (!strcmp(argv[i], "--rows"))
+      rows = atoll(value), i++;
+    else if (!strcmp(argv[i], "--mib"))
+      mib = atoll(value), i++;
+    else if (!strcmp(argv[i], "--shape") && sscanf(value, "%lld,%lld", &n, &k) == 2)
+      i++;
+    else
+      return fprintf(stderr,
+                     "usage: cpu_gemv_bench [--isa NAME] [--format NAME] [--threads N] [--rows 1-4] [--shape N,K] [--mib "
+                     "MIB] [--rounds N]\n"),
+             2;
+  }
+  if (rounds < 1 || rounds > MAX_ROUNDS || threads < 1 || threads > MAX_THREADS || rows < 1 || rows > MAX_ROWS || n < 1 ||
+      k < 256 || mib < 1)
+    return fprintf(stderr, "a value is out of range\n"), 2;
+  cpu_isa list[CPU_ISA_COUNT];
+  for (int i = 0, count = cpu_isa_list(list); i < count; i++) {
+    cpu_kernels kernels;
+    if (isa && strcmp(isa, cpu_isa_name(list[i]))) continue;
+    cpu_kernels_of(list[i], &kernels);
+    for (size_t f = 0; f < INTEGER_FORMATS; f++)
+      if ((!format || !strcmp(format, integer_formats[f].name)) &&
+          !bench(&kernels, &integer_formats[f], threads, rows, n, k, mib, rounds))
+        return 1;
+  }
+  return 0;
+}
