@@ -9,6 +9,10 @@ typedef struct form_info {
 
 static const form_info forms[CPU_FORM_COUNT] = {
     [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack},
+    [CPU_FORM_BF16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack},
+    [CPU_FORM_F16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack},
+    [CPU_FORM_E4M3] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack},
+    [CPU_FORM_E5M2] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack},
     [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack},
     [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack},
 };

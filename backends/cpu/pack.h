@@ -43,6 +43,11 @@ void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 /* One line a form. */
 uint64_t cpu_f32_panel_bytes(const cpu_panel *p);
 void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+uint64_t cpu_half_panel_bytes(const cpu_panel *p);
+void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+bool cpu_f8_takes(const accel_plugin_format *format);
+uint64_t cpu_f8_panel_bytes(const cpu_panel *p);
+void cpu_f8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 bool cpu_i8_takes(const accel_plugin_format *format);
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p);
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);

@@ -34,8 +34,8 @@ typedef enum cpu_isa {
 typedef enum cpu_form {
   CPU_FORM_F32,  /* [k][cols] */
   CPU_FORM_BF16, /* pairs of k: [k/2][cols][2] */
-  CPU_FORM_F16,
-  CPU_FORM_E4M3, /* [k/4][cols][4] */
+  CPU_FORM_F16,  /* [k/2][2][cols] */
+  CPU_FORM_E4M3, /* scales, then [k/2][cols][2] */
   CPU_FORM_E5M2,
   CPU_FORM_I8, /* [k/4][cols][4] */
   CPU_FORM_I4, /* codes of int4, uint4 or e2m1 */
@@ -51,6 +51,7 @@ typedef enum cpu_x {
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
+enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
  * glu: n counts the results; a panel holds cols/2 columns of up and then the same columns of gate;

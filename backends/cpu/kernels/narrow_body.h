@@ -1,0 +1,220 @@
+/* narrow_body.h - linear over panels of narrow floats (bf16, fp16, E4M3, E5M2), included by narrow_<isa>.c after
+ * micro_body.h, tile_body.h and its own widen_pair().
+ *
+ * Weights are widened in registers when there are few rows, else a block of a panel at a time into the first-level cache,
+ * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch: blocks
+ * of at most NARROW_BLOCK k, each one chain of fused multiply-adds in ascending order, then total += scale * chain. */
+#ifndef ACCEL_CPU_NARROW_BODY_H
+#define ACCEL_CPU_NARROW_BODY_H
+
+enum {
+  NARROW_FEW = V_REGISTERS >= 32 ? 12 : 5, /* rows that are widened for in registers, at most */
+  NARROW_PANELS = 4,                       /* side by side, at most */
+  NARROW_ROWS = 224,                       /* that share what was widened, at most */
+  NARROW_X = 3 << 18,                      /* bytes of x that stay in the second-level cache while all panels pass */
+  NARROW_AHEAD = 2048                      /* bytes that a panel is asked for ahead of its use */
+};
+
+/* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of k. */
+typedef struct narrow {
+  const uint8_t *codes;
+  const float *scale;
+  int64_t block; /* k of one chain */
+} narrow;
+
+V_INLINE bool narrow_scaled(const int form) { return form == CPU_FORM_E4M3 || form == CPU_FORM_E5M2; }
+
+V_INLINE int narrow_pair_bytes(const int form) { return (narrow_scaled(form) ? 2 : 4) * GEMM_COLS; }
+
+V_INLINE narrow narrow_panel(const int form, const cpu_gemm *g, int64_t panel) {
+  const uint8_t *at = (const uint8_t *)g->w + panel * g->panel_bytes;
+  if (!narrow_scaled(form)) return (narrow){.codes = at, .block = CPU_NARROW_BLOCK};
+  return (narrow){.codes = at + (g->group ? (g->k + g->group - 1) / g->group : 1) * GEMM_COLS * (int64_t)sizeof(float),
+                  .scale = (const float *)at,
+                  .block = g->group && g->group < CPU_NARROW_BLOCK ? g->group : CPU_NARROW_BLOCK};
+}
+
+/* total[rows][cols] += scale * chain */
+V_INLINE void narrow_add(const int form, const int rows, const float *scale, const vf *chain, float *total) {
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+    vf s = narrow_scaled(form) ? v_load(scale + j * V) : v_zero();
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      float *t = total + i * GEMM_COLS + j * V;
+      const vf more = chain[i * GEMM_VECS + j];
+      v_store(t, narrow_scaled(form) ? v_fma(s, more, v_load(t)) : v_add(v_load(t), more));
+    }
+  }
+}
+
+/* Scales of the panel `further` panels on, for the group that k is in. */
+V_INLINE const float *narrow_scale(const cpu_gemm *g, const narrow *w, int64_t k, int64_t further) {
+  return (const float *)((const char *)w->scale + further * g->panel_bytes) + (g->group ? k / g->group * GEMM_COLS : 0);
+}
+
+/* ---- weights widened in registers ---- */
+
+/* Where one chain of sums reads: x and the codes of panels side by side from the same k on.  kept: [count][cols] gets the
+ * widened weights of the only panel. */
+typedef struct narrow_chain {
+  const float *x;
+  const uint8_t *codes;
+  int64_t ldx, panel_bytes, count;
+  float *kept;
+} narrow_chain;
+typedef vf narrow_sums[NARROW_PANELS][NARROW_FEW][GEMM_VECS];
+
+/* Two k, or one when the second is beyond the end.  x holds every fourth row, the others are at 1, 2 and 3 times `row` bytes
+ * from it. */
+V_INLINE void narrow_step(const int form, const int rows, const int panels, const int steps, const char *const *x,
+                          int64_t row, int64_t row3, const uint8_t *const *at, float *kept,
+                          vf (*sum)[NARROW_FEW][GEMM_VECS]) {
+  MICRO_UNROLL for (int p = 0; p < panels; p++) {
+    vf w[2][GEMM_VECS];
+    widen_pair(form, at[p], w[0], w[1]);
+    MICRO_UNROLL for (int u = 0; u < steps; u++) {
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+        if (kept) v_store(kept + u * GEMM_COLS + j * V, w[u][j]);
+      }
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        vf a = v_set(((const float *)(x[i / 4] + (i % 4 == 3 ? row3 : i % 4 * row)))[u]);
+        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_accumulate(&sum[p][i][j], a, w[u][j]); }
+      }
+    }
+  }
+}
+
+V_INLINE void narrow_sum(const int form, const int rows, const int panels, const bool keep, const narrow_chain *c,
+                         vf (*sum)[NARROW_FEW][GEMM_VECS]) {
+  const uint8_t *at[NARROW_PANELS];
+  const char *x[(NARROW_FEW + 3) / 4];
+  float *kept = keep ? c->kept : NULL;
+  const int64_t row3 = 12 * c->ldx;
+  int64_t row = 4 * c->ldx;
+  MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] = c->codes + p * c->panel_bytes; }
+  MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] = (const char *)c->x + 4 * i * row; }
+  MICRO_UNROLL for (int p = 0; p < panels; p++) {
+    MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { sum[p][i / GEMM_VECS][i % GEMM_VECS] = v_zero(); }
+  }
+  for (int64_t j = c->count / 2; j > 0; j--) {
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
+    MICRO_KEEP(row);
+    MICRO_UNROLL for (int p = 0; p < panels; p++) {
+      v_prefetch(at[p] + NARROW_AHEAD);
+      if (narrow_pair_bytes(form) > 64) v_prefetch(at[p] + NARROW_AHEAD + 64);
+    }
+    narrow_step(form, rows, panels, 2, x, row, row3, at, keep ? kept : NULL, sum);
+    MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] += narrow_pair_bytes(form); }
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 8; }
+    if (keep) kept += 2 * GEMM_COLS;
+  }
+  if (c->count % 2) narrow_step(form, rows, panels, 1, x, row, row3, at, keep ? kept : NULL, sum);
+}
+
+V_INLINE void narrow_few(const int form, const int rows, const int panels, const cpu_gemm *g, int64_t row, int64_t panel) {
+  float total[NARROW_PANELS][NARROW_FEW * GEMM_COLS] __attribute__((aligned(64)));
+  const narrow w = narrow_panel(form, g, panel);
+  for (int p = 0; p < panels; p++)
+    for (int64_t j = 0; j < rows * GEMM_COLS; j += V) v_store(total[p] + j, v_zero());
+  for (int64_t k = 0; k < g->k; k += w.block) {
+    const narrow_chain c = {.x = (const float *)g->x + row * g->ldx + k,
+                            .codes = w.codes + k / 2 * narrow_pair_bytes(form),
+                            .ldx = g->ldx,
+                            .panel_bytes = g->panel_bytes,
+                            .count = g->k - k < w.block ? g->k - k : w.block};
+    narrow_sums sum;
+    narrow_sum(form, rows, panels, false, &c, sum);
+    MICRO_UNROLL for (int p = 0; p < panels; p++) {
+      narrow_add(form, rows, narrow_scaled(form) ? narrow_scale(g, &w, k, p) : NULL, sum[p][0], total[p]);
+    }
+  }
+  for (int p = 0; p < panels; p++) finish(g, total[p], row, rows, panel + p);
+}
+
+V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, const cpu_gemm *g, int64_t row,
+                              int64_t panel, int64_t panel_end) {
+  for (; panels > 1 && panel + panels <= panel_end; panel += panels) narrow_few(form, rows, panels, g, row, panel);
+  for (; panel < panel_end; panel++) narrow_few(form, rows, 1, g, row, panel);
+}
+
+/* ---- weights widened into the cache ---- */
+
+/* Rows [row, stop) of one panel into total: in each block of k the first NARROW_FEW of them widen for all. */
+V_INLINE void narrow_panel_rows(const int form, const cpu_gemm *g, int64_t row, int64_t stop, int64_t panel, float *total) {
+  float block[CPU_NARROW_BLOCK * GEMM_COLS] __attribute__((aligned(64))),
+      tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const narrow w = narrow_panel(form, g, panel);
+  const int64_t tiles = (stop - row - NARROW_FEW + GEMM_ROWS - 1) / GEMM_ROWS,
+                step = (MICRO_STEPS / 2 * narrow_pair_bytes(form) / 4 + tiles - 1) / tiles; /* of prefetching, in floats */
+  for (int64_t j = 0; j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
+  for (int64_t k = 0; k < g->k; k += w.block) {
+    const float *x = (const float *)g->x + row * g->ldx + k, *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
+    const narrow_chain c = {.x = x,
+                            .codes = w.codes + k / 2 * narrow_pair_bytes(form),
+                            .ldx = g->ldx,
+                            .count = g->k - k < w.block ? g->k - k : w.block,
+                            .kept = block};
+    const float *ahead = (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
+    narrow_sums sum;
+    narrow_sum(form, NARROW_FEW, 1, true, &c, sum);
+    narrow_add(form, NARROW_FEW, scale, sum[0][0], total);
+    for (int64_t i = NARROW_FEW, rows; i < stop - row; i += rows) {
+      rows = micro_height(stop - row - i);
+      micro_of_rows[rows](c.count, x + i * g->ldx, g->ldx, block, 0, tile, GEMM_COLS, ahead, step);
+      ahead += c.count / MICRO_STEPS * step;
+      for (int64_t r = 0; r < rows; r++)
+        narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
+    }
+  }
+}
+
+V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                               int64_t panel_end) {
+  float total[NARROW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  int64_t most = NARROW_X / (4 * (g->k ? g->k : 1));
+  if (most > NARROW_ROWS) most = NARROW_ROWS;
+  if (most < NARROW_ROWS / 4) most = NARROW_ROWS / 4;
+  const int64_t chunks = (row_end - row + most - 1) / most;
+  for (int64_t c = 0; c < chunks; c++) {
+    int64_t first = row + (row_end - row) * c / chunks, stop = row + (row_end - row) * (c + 1) / chunks;
+    for (int64_t p = panel; p < panel_end; p++) {
+      narrow_panel_rows(form, g, first, stop, p, total);
+      finish(g, total, first, stop - first, p);
+    }
+  }
+}
+
+/* ---- the kernels ---- */
+
+/* Of so many rows, how many panels side by side: enough chains to hide what a sum waits for. */
+/* clang-format off */
+#if V_REGISTERS >= 32
+#define NARROW_HEIGHTS(X, form) \
+  X(form, 1, 4) X(form, 2, 4) X(form, 3, 2) X(form, 4, 2) X(form, 5, 2) X(form, 6, 1) X(form, 7, 1) X(form, 8, 1) \
+  X(form, 9, 1) X(form, 10, 1) X(form, 11, 1) X(form, 12, 1)
+#else
+#define NARROW_HEIGHTS(X, form) X(form, 1, 4) X(form, 2, 2) X(form, 3, 1) X(form, 4, 1) X(form, 5, 1)
+#endif
+/* clang-format on */
+#define NARROW_CASE(form, rows, panels)                            \
+  case rows:                                                       \
+    narrow_few_rows(form, rows, panels, g, row, panel, panel_end); \
+    return;
+#define NARROW(form, name)                                                                                    \
+  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
+    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                              \
+  }                                                                                                           \
+  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {              \
+    if (row_end - row <= NARROW_FEW) {                                                                        \
+      name##_few(g, row, row_end, panel, panel_end);                                                          \
+    } else if (row_end - row <= 2 * NARROW_FEW) { /* a panel comes from the cache the second time */          \
+      const int64_t half = (row + row_end) / 2;                                                               \
+      for (; panel < panel_end; panel++) {                                                                    \
+        name##_few(g, row, half, panel, panel + 1);                                                           \
+        name##_few(g, half, row_end, panel, panel + 1);                                                       \
+      }                                                                                                       \
+    } else {                                                                                                  \
+      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                              \
+    }                                                                                                         \
+  }
+
+#endif

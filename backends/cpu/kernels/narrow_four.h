@@ -1,0 +1,32 @@
+/* narrow_four.h - widen_pair() on vectors of four floats (vec_four.h), included by narrow_scalar.c and narrow_neon.c, which
+ * define WIDEN_HALVES(p): four fp16 at p as fp32. */
+#ifndef ACCEL_CPU_NARROW_FOUR_H
+#define ACCEL_CPU_NARROW_FOUR_H
+
+/* Two k of a panel, exactly; E4M3 times 2^-8: moved by one bit it is that as fp16, with a top exponent bit of 0. */
+V_INLINE void widen_pair(const int form, const uint8_t *p, vf *even, vf *odd) {
+  for (int j = 0; j < GEMM_VECS; j++) {
+    if (form == CPU_FORM_BF16) {
+      vu w;
+      memcpy(&w, p + 16 * j, sizeof w);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+      w = w >> 16 | w << 16; /* the pair's first is the lower half */
+#endif
+      even[j] = (vf)(w << 16);
+      odd[j] = (vf)(w & 0xffff0000u);
+    } else if (form == CPU_FORM_F16) {
+      even[j] = WIDEN_HALVES((const char *)p + 8 * j);
+      odd[j] = WIDEN_HALVES((const char *)p + 2 * (GEMM_COLS + 4 * j));
+    } else {
+      uint16_t half[2][4];
+      for (int i = 0; i < 8; i++) {
+        int16_t upper = (int16_t)(p[8 * j + i] << 8);
+        half[i % 2][i / 2] = (uint16_t)(form == CPU_FORM_E4M3 ? (upper >> 1) & 0xbf80 : upper);
+      }
+      even[j] = WIDEN_HALVES(half[0]);
+      odd[j] = WIDEN_HALVES(half[1]);
+    }
+  }
+}
+
+#endif
