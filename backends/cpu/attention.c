@@ -1,23 +1,43 @@
-/* attention.c - attention over packed ragged rows: one task is a run of (sequence, head) pairs, or a stretch of one's query
- * rows.
+/* attention.c - attention over packed ragged rows, and over the pages of sessions.
  *
- * Sessions (nodes with a state) and positions that a bias table cannot be indexed with go to the scalar kernel.  Blocks of
- * rows start at fixed places of their sequence, so results do not depend on how many tasks there are. */
+ * A unit is a head of a sequence; with one query row and several heads to a key head, those heads are one unit (they are the
+ * rows of one small matrix).  A task is a run of units, a stretch of one's query rows, or, with one query row and many keys,
+ * a range of its keys, whose results are then merged in order.  Blocks of rows and ranges of keys start at fixed places of
+ * their sequence, so results do not depend on how many tasks there are. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cpu.h"
 
 enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
+enum {
+  FEW_ROWS = 3,                        /* so many query rows are streamed past, more are multiplied with packed keys */
+  RANGE_KEYS = 2 * CPU_ATTENTION_KEYS, /* keys of one query row that are worth a task of their own */
+  MAX_RANGES = 16
+};
+_Static_assert((int)CPU_PAGE_ROWS == (int)KIT_PAGE_ROWS, "kernels know the size of a page");
+
+/* The keys of one sequence, and where its queries stand. */
+typedef struct sequence {
+  kit_state_view state; /* of a node with a state */
+  int64_t keys, shift;
+  bool positions; /* explicit ones: */
+  const int32_t *query, *key;
+  int32_t *made;         /* those of them that are counted out */
+  bool grouped;          /* a unit is all heads of a key head, else one head */
+  int64_t ranges, units; /* of keys, 1: none is cut; units of all ranges */
+  float *parts;          /* [ranges][heads][2 + dv] */
+} sequence;
 
 typedef struct job {
   const cpu_self *s;
   const kit_launch *l;
   cpu_attention base; /* what all heads and sequences share */
-  cpu_attention_fn *run;
   int64_t heads, kv_heads, period;
   int32_t bias_kind;
-  bool positions; /* explicit ones */
+  bool state;
   kit_rows q, kv;
+  sequence *sequence; /* [items] */
   const int64_t *probs;
   uint32_t n_probs;
   float *relative; /* [heads][relative_stride]: bias by distance */
@@ -26,6 +46,8 @@ typedef struct job {
   float *workspace;     /* per worker */
   int64_t workspace_floats;
   uint32_t tasks, chunks; /* chunks: stretches of each unit's rows; 0: tasks share out whole units */
+  int64_t units;
+  float *parts; /* of all sequences that are cut */
 } job;
 
 /* ---- sizes ---- */
@@ -52,85 +74,128 @@ static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_
   return round_up(kit_deberta_row(far, span, buckets, distance) - *first + 1, panel_cols);
 }
 
-static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest, uint32_t workers) {
+/* All keys are one tile. */
+static bool whole(const kit_launch *l, int64_t relative_columns) { return kit_has(&l->out[1]) || relative_columns > 0; }
+
+/* Distances from which a bias by bucket no longer changes. */
+static int64_t far_of(const accel_plugin_node *n) {
+  int64_t far = kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
+  return far < 1 ? 1 : far > 1 << 20 ? 1 << 20 : far;
+}
+
+static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest) {
   const accel_plugin_node *n = l->node;
+  const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
   sizes s = {.heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1), .longest = longest};
   int64_t kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE), first;
   s.kv_heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KV_HEADS, s.heads);
   if (s.heads < 1 || s.kv_heads < 1) return (sizes){0};
-  s.dk = kit_cols(&l->in[K]) / s.kv_heads;
-  s.dv = kit_cols(&l->in[VALUE]) / s.kv_heads;
+  s.dk = kit_has(&l->in[K]) ? kit_cols(&l->in[K]) / s.kv_heads : state ? state->k_dim : 0;
+  s.dv = kit_has(&l->in[VALUE]) ? kit_cols(&l->in[VALUE]) / s.kv_heads : state ? state->v_dim : 0;
+  if (state && kit_has(&l->out[1])) s.longest = longest = l->out[1].dim[2]; /* no more keys than columns */
   uint64_t shared = 0;
-  if (is_t5(kind) || kind == ACCEL_PLUGIN_BIAS_ALIBI) shared = (uint64_t)s.heads * 2 * (uint64_t)(longest + 16);
+  if (is_t5(kind)) shared = (uint64_t)s.heads * 2 * (uint64_t)(longest + far_of(n) + 16);
   if (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) {
     s.relative_columns = relative_span(n, longest, k->panel_cols, &first);
     shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) + 2 * (uint64_t)(longest + 16);
   }
-  cpu_attention_plan p = cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns, k->tile_rows, k->panel_cols);
+  if (state && longest < CPU_ATTENTION_KEYS)
+    longest = CPU_ATTENTION_KEYS + 1; /* how many pages there are is not known here */
+  cpu_attention_plan p = cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns, whole(l, s.relative_columns),
+                                              k->tile_rows, k->panel_cols);
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
   s.worker = (uint64_t)round_up(p.all, 16);
-  (void)workers;
   return s;
 }
 
-/* A block's scores are largest for some middle length: bounded apart from what grows with the keys. */
-static uint64_t bounded(uint64_t worker) { return worker + 65536 + 16 * 1024; }
+/* A block's scores are largest for some middle length, its values with the most rows: bounded apart from what grows with the
+ * keys. */
+static uint64_t bounded(const sizes *s) {
+  return s->worker + 65536 + 16 * 1024 + CPU_ATTENTION_ROWS * (uint64_t)(s->dv + 64);
+}
 
 static bool ours(const kit_launch *l) {
-  return l->node->state < 0 && kit_has(&l->in[Q]) && kit_has(&l->in[K]) && kit_has(&l->in[VALUE]);
+  return kit_has(&l->in[Q]) && (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
 }
 
 uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers) {
   if (!ours(shapes)) return 0;
-  int64_t q = kit_row_count(&shapes->in[Q]), k = kit_row_count(&shapes->in[K]);
-  sizes s = measure(kernels, shapes, q > k ? q : k, workers);
-  return (s.shared + bounded(s.worker) * (workers ? workers : 1)) * sizeof(float);
+  int64_t q = kit_row_count(&shapes->in[Q]), k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;
+  sizes s = measure(kernels, shapes, q > k ? q : k);
+  return (s.shared + bounded(&s) * (workers ? workers : 1)) * sizeof(float);
 }
 
 /* ---- positions ---- */
 
-/* Every sequence's positions run first, first+1, ...: then only differences matter, and they are those of row numbers. */
-static bool consecutive(const kit_rows *rows, const int32_t *position, int32_t *first, int32_t item) {
-  int32_t start = rows->start[item], n = rows->start[item + 1] - start;
-  *first = n ? position[start] : 0;
-  for (int32_t i = 1; i < n; i++)
-    if (position[start + i] != (int64_t)*first + i) return false;
-  return true;
-}
-
-static bool explicit_positions(const kit_launch *l, const kit_rows *q, const kit_rows *kv) {
-  const int32_t *qp = kit_i32(&l->in[Q_POS]), *kp = kit_i32(&l->in[KV_POS]);
-  for (int32_t i = 0; i < q->items && (qp || kp); i++) {
-    int32_t a = 0, b = 0;
-    if (qp && !consecutive(q, qp, &a, i)) return true;
-    if (kp && !consecutive(kv, kp, &b, i)) return true;
-    if (a != b && q->start[i + 1] > q->start[i] && kv->start[i + 1] > kv->start[i]) return true;
-  }
-  return false;
+/* They run first, first+1, ...: then only differences to others matter. */
+static bool consecutive(const int32_t *position, int64_t n) {
+  int32_t broken = 0;
+  for (int64_t i = 1; i < n; i++) broken |= position[i] - (uint32_t)position[0] != (uint32_t)i;
+  return !broken;
 }
 
 /* Explicit positions are compared as floats, which are exact below 2^24. */
-static bool exact(const kit_tensor *position) {
-  for (int64_t i = 0; i < position->elements; i++)
-    if (kit_i32(position)[i] >= 1 << 24 || kit_i32(position)[i] <= -(1 << 24)) return false;
-  return true;
+static bool exact(const int32_t *position, int64_t n) {
+  int32_t outside = 0;
+  for (int64_t i = 0; i < n; i++) outside |= position[i] >= 1 << 24 || position[i] <= -(1 << 24);
+  return !outside;
+}
+
+/* Positions start, start+1, ... */
+static const int32_t *count_out(sequence *s, int64_t start, int64_t n) {
+  s->made = malloc((size_t)n * sizeof *s->made);
+  for (int64_t i = 0; s->made && i < n; i++) s->made[i] = (int32_t)(start + i);
+  return s->made;
+}
+
+/* Where the queries of an item stand among its keys.  E_UNSUPPORTED: with positions that the kernels do not take. */
+static int32_t find_positions(const job *j, int32_t item, sequence *s, accel_plugin_error *error) {
+  const kit_launch *l = j->l;
+  const int64_t qs = j->q.start[item], rows = j->q.start[item + 1] - qs, past = j->state ? s->state.past : 0;
+  if (kit_has(&l->in[Q_POS])) s->query = kit_i32(&l->in[Q_POS]) + qs;
+  if (j->state)
+    s->key = s->state.position;
+  else if (kit_has(&l->in[KV_POS]))
+    s->key = kit_i32(&l->in[KV_POS]) + j->kv.start[item];
+  if (!rows || !s->keys) return ACCEL_PLUGIN_OK;
+  s->shift = (s->query ? s->query[0] : past) - (int64_t)(s->key ? s->key[0] : 0);
+  if ((!s->query || consecutive(s->query, rows)) && (!s->key || consecutive(s->key, s->keys)) && s->shift > -(1 << 24) &&
+      s->shift < 1 << 24)
+    return ACCEL_PLUGIN_OK;
+  s->shift = 0;
+  s->positions = j->base.left >= 0 || j->base.right >= 0 || j->bias_kind > ACCEL_PLUGIN_BIAS_DENSE; /* something asks */
+  if (!s->positions) return ACCEL_PLUGIN_OK;
+  if (!s->query && !(s->query = count_out(s, past, rows))) return kit_no_memory(error, (uint64_t)rows * 4);
+  if (!s->key && !(s->key = count_out(s, 0, s->keys))) return kit_no_memory(error, (uint64_t)s->keys * 4);
+  if (exact(s->query, rows) && exact(s->key, s->keys)) return ACCEL_PLUGIN_OK;
+  return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED, "positions of 2^24 and more");
 }
 
 /* ---- tables shared by all tasks ---- */
 
-static void make_relative(job *j, const kit_launch *l, float *at, int64_t longest) {
+/* T5: bias by key - query, for distances up to `longest`. */
+static void make_relative(const job *j, float *at, int64_t longest) {
+  const kit_launch *l = j->l;
   const float *bias = kit_f32(&l->in[BIAS]);
   int32_t buckets = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32),
           far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
-  j->relative = at;
-  j->relative_stride = 2 * longest;
-  j->base.relative_origin = longest;
-  for (int64_t d = -longest; d < longest; d++) { /* key - query */
-    int32_t bucket =
-        is_t5(j->bias_kind) ? kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far) : 0;
-    for (int64_t h = 0; h < j->heads; h++)
-      at[h * j->relative_stride + d + longest] = is_t5(j->bias_kind) ? bias[bucket * j->heads + h] : bias[h] * (float)d;
+  for (int64_t d = -longest; d <= longest; d++) {
+    int32_t bucket = kit_t5_bucket(d, j->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL, buckets, far);
+    for (int64_t h = 0; h < j->heads; h++) at[h * (2 * longest + 1) + d + longest] = bias[bucket * j->heads + h];
   }
+}
+
+/* By row numbers where all queries stand at the key of their own number, else cut to where buckets end. */
+static void make_t5(job *j, float *at, int64_t longest) {
+  bool numbers = true;
+  for (int32_t i = 0; i < j->q.items; i++) numbers &= !j->sequence[i].positions && !j->sequence[i].shift && !j->state;
+  j->base.far = numbers ? longest : far_of(j->l->node);
+  make_relative(j, at, j->base.far);
+  j->relative = at;
+  j->relative_stride = 2 * j->base.far + 1;
+  if (!numbers) return;
+  j->base.relative_origin = longest;
+  j->base.far = 0;
 }
 
 typedef struct pack_job {
@@ -182,88 +247,210 @@ static void make_disentangled(job *j, const kit_launch *l, const sizes *s, float
 
 /* ---- tasks ---- */
 
-static void run_unit(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end, float *workspace) {
+static int64_t rows_of(const job *j, int32_t item) { return j->q.start[item + 1] - j->q.start[item]; }
+
+/* Keys of one range, whole tiles: a function of the sequence alone. */
+static int64_t range_keys(int64_t keys) {
+  int64_t tiles = (keys + CPU_ATTENTION_KEYS - 1) / CPU_ATTENTION_KEYS, each = (tiles + MAX_RANGES - 1) / MAX_RANGES;
+  return (each < RANGE_KEYS / CPU_ATTENTION_KEYS ? RANGE_KEYS / CPU_ATTENTION_KEYS : each) * CPU_ATTENTION_KEYS;
+}
+
+static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) {
   const kit_launch *l = j->l;
-  const kit_tensor *q = &l->in[Q], *k = &l->in[K], *v = &l->in[VALUE], *out = &l->out[0], *bias = &l->in[BIAS],
-                   *probs = &l->out[1];
-  const int64_t qs = j->q.start[item], ks = j->kv.start[item], g = h / (j->heads / j->kv_heads);
-  cpu_attention a = j->base;
-  a.q = kit_f32(q) + qs * q->row_stride + h * a.dk;
-  a.k = kit_f32(k) + ks * k->row_stride + g * a.dk;
-  a.v = kit_f32(v) + ks * v->row_stride + g * a.dv;
-  a.y = kit_f32(out) + qs * kit_cols(out) + h * a.dv;
-  a.ldq = q->row_stride;
-  a.ldk = k->row_stride;
-  a.ldv = v->row_stride;
-  a.ldy = kit_cols(out);
-  a.keys = j->kv.start[item + 1] - ks;
-  if (j->positions) {
-    a.query_position = kit_i32(&l->in[Q_POS]) + qs;
-    a.key_position = kit_i32(&l->in[KV_POS]) + ks;
-    if (j->bias_kind == ACCEL_PLUGIN_BIAS_ALIBI) a.slope = kit_f32(bias)[h];
+  const sequence *s = &j->sequence[item];
+  const kit_tensor *k = &l->in[K], *v = &l->in[VALUE];
+  a->keys = s->keys;
+  a->shift = s->shift;
+  if (j->state) {
+    const int64_t size = s->state.dtype == ACCEL_PLUGIN_F32 ? 4 : 2;
+    a->kv = s->state.dtype;
+    a->page = s->state.page;
+    a->k_offset = g * a->dk * size;
+    a->v_offset = (int64_t)s->state.v_offset + g * a->dv * size;
+    a->ldk = (int64_t)s->state.k_row / size;
+    a->ldv = (int64_t)s->state.v_row / size;
+    if (kit_has(k) && kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + j->kv.start[item];
+    a->mask_from = s->state.past;
+  } else {
+    const int64_t ks = j->kv.start[item];
+    a->kv = ACCEL_PLUGIN_F32;
+    a->k = kit_f32(k) + ks * k->row_stride + g * a->dk;
+    a->v = kit_f32(v) + ks * v->row_stride + g * a->dv;
+    a->ldk = k->row_stride;
+    a->ldv = v->row_stride;
+    if (kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + ks;
   }
-  if (kit_has(&l->in[MASK])) a.mask = kit_i32(&l->in[MASK]) + ks;
-  if (kit_has(&l->in[SINKS])) a.sink = kit_f32(&l->in[SINKS])[h];
-  if (j->relative) a.relative = j->relative + h * j->relative_stride;
-  if (j->rel_k) a.rel_k = j->rel_k + h * a.relative_columns * a.dk;
-  if (j->rel_q) a.rel_q = j->rel_q + h * a.relative_columns * a.dk;
-  if (j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE) { /* [P, H, Sq, Sk], each dim may be 1 */
-    int64_t at = bias->dim[0] > 1 ? item % j->period : 0;
-    at = at * bias->dim[1] + (bias->dim[1] > 1 ? h : 0);
-    a.bias = kit_f32(bias) + at * bias->dim[2] * bias->dim[3];
-    a.bias_row = bias->dim[2] > 1 ? bias->dim[3] : 0;
-    a.bias_column = bias->dim[3] > 1;
+  if (!s->positions) return;
+  a->query_position = s->query;
+  a->key_position = s->key;
+}
+
+static void place_bias(const job *j, int32_t item, int64_t h, cpu_attention *a) {
+  const kit_tensor *bias = &j->l->in[BIAS];
+  if (j->bias_kind == ACCEL_PLUGIN_BIAS_ALIBI) a->slope = kit_f32(bias)[h];
+  if (j->relative && a->far) a->distance = j->relative + h * j->relative_stride;
+  if (j->relative && !a->far) a->relative = j->relative + h * j->relative_stride;
+  if (j->rel_k) a->rel_k = j->rel_k + h * a->relative_columns * a->dk;
+  if (j->rel_q) a->rel_q = j->rel_q + h * a->relative_columns * a->dk;
+  if (j->bias_kind != ACCEL_PLUGIN_BIAS_DENSE) return;
+  int64_t at = bias->dim[0] > 1 ? item % j->period : 0; /* [P, H, Sq, Sk], each dim may be 1 */
+  at = at * bias->dim[1] + (bias->dim[1] > 1 ? h : 0);
+  a->bias = kit_f32(bias) + at * bias->dim[2] * bias->dim[3];
+  a->bias_row = bias->dim[2] > 1 ? bias->dim[3] : 0;
+  a->bias_column = bias->dim[3] > 1;
+}
+
+static void place_head(const job *j, int32_t item, int64_t h, cpu_attention *a) {
+  const kit_launch *l = j->l;
+  const kit_tensor *q = &l->in[Q], *out = &l->out[0];
+  const int64_t qs = j->q.start[item];
+  *a = j->base;
+  place_keys(j, item, h / (j->heads / j->kv_heads), a);
+  place_bias(j, item, h, a);
+  a->q = kit_f32(q) + qs * q->row_stride + h * a->dk;
+  a->y = kit_f32(out) + qs * kit_cols(out) + h * a->dv;
+  a->ldq = q->row_stride;
+  a->ldy = kit_cols(out);
+  a->step = 1;
+  if (kit_has(&l->in[SINKS])) a->sinks = kit_f32(&l->in[SINKS]) + h;
+}
+
+/* Probabilities of a head that is listed; its y is written again by run_unit, as when they are not asked for. */
+static void write_probabilities(const job *j, int32_t item, int64_t h, int64_t row, int64_t row_end, float *workspace) {
+  const kit_tensor *probs = &j->l->out[1];
+  cpu_attention a;
+  for (uint32_t i = 0; kit_has(probs) && i < j->n_probs; i++) {
+    if (j->probs[i] != h) continue;
+    place_head(j, item, h, &a);
+    a.probs = kit_f32(probs) + ((int64_t)i * probs->dim[1] + j->q.start[item]) * probs->dim[2];
+    a.ldp = a.probs_columns = probs->dim[2];
+    j->s->kernels.attention(&a, row, row_end, workspace);
   }
-  for (uint32_t i = 0; kit_has(probs) && i < j->n_probs; i++)
-    if (j->probs[i] == h) {
-      a.probs = kit_f32(probs) + ((int64_t)i * probs->dim[1] + qs) * probs->dim[2];
-      a.ldp = a.probs_columns = probs->dim[2];
-    }
-  j->run(&a, row, row_end, workspace);
+}
+
+/* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
+static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row, int64_t row_end,
+                     float *workspace) {
+  const sequence *s = &j->sequence[item];
+  const int64_t group = s->grouped ? j->heads / j->kv_heads : 1, h = unit * group;
+  int64_t rows = rows_of(j, item); /* decides on the kernel: how they are cut does not */
+  cpu_attention a;
+  for (int64_t i = 0; range == 0 && i < group; i++) write_probabilities(j, item, h + i, row, row_end, workspace);
+  place_head(j, item, h, &a);
+  if (s->grouped) {
+    a.step = 0;
+    a.ldq = a.dk;
+    a.ldy = a.dv;
+    a.sink_step = 1;
+    rows = row_end = group;
+  }
+  if (s->ranges > 1) {
+    const int64_t each = range_keys(a.keys);
+    a.first = range * each;
+    if (a.keys > a.first + each) a.keys = a.first + each;
+    a.part = s->parts + (range * j->heads + h) * (2 + a.dv);
+  }
+  if (rows <= FEW_ROWS && !a.relative_row)
+    j->s->kernels.decode(&a, row, row_end);
+  else
+    j->s->kernels.attention(&a, row, row_end, workspace);
+}
+
+/* Height of the blocks that the kernel cuts rows into: tasks meet between them. */
+static int64_t block_rows(const job *j, int64_t keys) {
+  return cpu_attention_layout(keys, j->base.dk, j->base.dv, j->base.relative_columns, j->base.relative_columns > 0,
+                              j->s->kernels.tile_rows, j->s->kernels.panel_cols)
+      .rows;
+}
+
+/* Units from .. to-1, stretch `chunk` of `chunks` of their rows. */
+static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, uint32_t chunks, float *workspace) {
+  for (int32_t item = 0; item < j->q.items && to > 0; item++) {
+    const sequence *s = &j->sequence[item];
+    const int64_t rows = rows_of(j, item), height = block_rows(j, s->keys), blocks = (rows + height - 1) / height,
+                  each = s->units / s->ranges;
+    int64_t row = cpu_share(blocks, chunk, chunks) * height, row_end = cpu_share(blocks, chunk + 1, chunks) * height;
+    if (row_end > rows) row_end = rows;
+    for (int64_t u = from > 0 ? from : 0; row < row_end && u < to && u < s->units; u++) /* neighbours read the same pages */
+      run_unit(j, item, u % each, u / each, row, row_end, workspace);
+    from -= s->units;
+    to -= s->units;
+  }
 }
 
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
-  const int64_t units = (int64_t)j->q.items * j->heads;
   float *workspace = j->workspace + (int64_t)worker * j->workspace_floats;
-  if (!j->chunks) {
-    for (int64_t u = cpu_share(units, index, j->tasks); u < cpu_share(units, index + 1, j->tasks); u++) {
-      int32_t item = (int32_t)(u / j->heads);
-      run_unit(j, item, u % j->heads, 0, j->q.start[item + 1] - j->q.start[item], workspace);
-    }
-    return;
+  if (j->chunks)
+    run_units(j, index / j->chunks, index / j->chunks + 1, index % j->chunks, j->chunks, workspace);
+  else
+    run_units(j, cpu_share(j->units, index, j->tasks), cpu_share(j->units, index + 1, j->tasks), 0, 1, workspace);
+}
+
+/* y of a head from the parts of its ranges, in order. */
+static void merge_head(const job *j, const sequence *s, int64_t h, float *y) {
+  const int64_t dv = j->base.dv, step = j->heads * (2 + dv);
+  const float *part = s->parts + h * (2 + dv), sink = kit_has(&j->l->in[SINKS]) ? kit_f32(&j->l->in[SINKS])[h] : -INFINITY;
+  float top = sink;
+  for (int64_t r = 0; r < s->ranges; r++) top = fmaxf(top, part[r * step]);
+  memset(y, 0, (size_t)dv * sizeof *y);
+  if (top == -INFINITY) top = 0.0f; /* NaN, or nothing is seen */
+  float sum = sink > -INFINITY ? expf(sink - top) : 0.0f;
+  for (int64_t r = 0; r < s->ranges; r++) {
+    const float *p = part + r * step, weight = p[0] == -INFINITY && p[1] == 0.0f ? 0.0f : expf(p[0] - top);
+    sum += weight * p[1];
+    j->s->kernels.accumulate(weight, p + 2, y, dv);
   }
-  int64_t u = index / j->chunks, chunk = index % j->chunks;
-  int32_t item = (int32_t)(u / j->heads);
-  int64_t rows = j->q.start[item + 1] - j->q.start[item], keys = j->kv.start[item + 1] - j->kv.start[item];
-  int64_t height = cpu_attention_layout(keys, j->base.dk, j->base.dv, j->base.relative_columns, j->s->kernels.tile_rows,
-                                        j->s->kernels.panel_cols)
-                       .rows;
-  int64_t blocks = (rows + height - 1) / height;
-  int64_t from = cpu_share(blocks, (uint32_t)chunk, j->chunks) * height,
-          to = cpu_share(blocks, (uint32_t)chunk + 1, j->chunks) * height;
-  if (to > rows) to = rows;
-  if (from < to) run_unit(j, item, u % j->heads, from, to, workspace);
+  const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+  j->s->kernels.binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &inverse, 0, y, dv);
+}
+
+static void merge(const job *j) {
+  const kit_tensor *out = &j->l->out[0];
+  for (int32_t i = 0; i < j->q.items; i++)
+    for (int64_t h = 0; j->sequence[i].ranges > 1 && h < j->heads; h++)
+      merge_head(j, &j->sequence[i], h, kit_f32(out) + j->q.start[i] * kit_cols(out) + h * j->base.dv);
+}
+
+/* One query row: heads that share keys go together, and many keys are cut into ranges. */
+static int32_t choose_units(job *j, accel_plugin_error *error) {
+  uint64_t floats = 0;
+  for (int32_t i = 0; i < j->q.items; i++) {
+    sequence *s = &j->sequence[i];
+    const int64_t each = range_keys(s->keys), part = j->heads * (2 + j->base.dv);
+    const bool single = rows_of(j, i) == 1 && !j->base.relative_row;
+    s->grouped = single && j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE && !s->positions;
+    s->ranges = single && s->keys > each ? (s->keys + each - 1) / each : 1;
+    s->units = s->ranges * (s->grouped ? j->kv_heads : j->heads);
+    j->units += s->units;
+    if (s->ranges > 1) floats += (uint64_t)(s->ranges * part);
+  }
+  if (!floats) return ACCEL_PLUGIN_OK;
+  float *at = j->parts = malloc(floats * sizeof *at);
+  if (!at) return kit_no_memory(error, floats * sizeof *at);
+  for (int32_t i = 0; i < j->q.items; i++) {
+    j->sequence[i].parts = at;
+    if (j->sequence[i].ranges > 1) at += j->sequence[i].ranges * j->heads * (2 + j->base.dv);
+  }
+  return ACCEL_PLUGIN_OK;
 }
 
 static void split(job *j, const kit_launch *l) {
   uint32_t workers = cpu_workers(l);
-  int64_t units = (int64_t)j->q.items * j->heads;
   double cost = 0;
   for (int32_t i = 0; i < j->q.items; i++)
-    cost += (double)(j->q.start[i + 1] - j->q.start[i] + 8) * (double)(j->kv.start[i + 1] - j->kv.start[i]) *
-            (double)(j->base.dk + j->base.dv + 20);
+    cost += (double)(rows_of(j, i) + 8) * (double)j->sequence[i].keys * (double)(j->base.dk + j->base.dv + 20);
   cost *= 0.03 * (double)j->heads; /* ns */
   j->chunks = 0;
-  j->tasks = cpu_tasks(l, units * 64, cost / (double)(units * 64)); /* 64: a unit can be cut */
+  j->tasks = cpu_tasks(l, j->units * 64, cost / (double)(j->units * 64)); /* 64: a unit can be cut */
   if (j->tasks < 2) return;
-  if (units >= 2 * (int64_t)workers) {
+  if (j->units >= 2 * (int64_t)workers) {
     if (j->q.items > 1) j->tasks = workers * 8; /* sequences differ in length */
-    if ((int64_t)j->tasks > units) j->tasks = (uint32_t)units;
+    if ((int64_t)j->tasks > j->units) j->tasks = (uint32_t)j->units;
     return;
   }
-  j->chunks = (4 * workers + (uint32_t)units - 1) / (uint32_t)units;
-  j->tasks = j->chunks * (uint32_t)units;
+  j->chunks = (4 * workers + (uint32_t)j->units - 1) / (uint32_t)j->units;
+  j->tasks = j->chunks * (uint32_t)j->units;
 }
 
 /* ---- the launch ---- */
@@ -271,13 +458,13 @@ static void split(job *j, const kit_launch *l) {
 static int32_t check(const job *j, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *b = &l->in[BIAS], *probs = &l->out[1];
   for (int32_t i = 0; i < j->q.items; i++) {
-    int32_t rows = j->q.start[i + 1] - j->q.start[i], keys = j->kv.start[i + 1] - j->kv.start[i];
+    long long rows = j->q.start[i + 1] - j->q.start[i], keys = j->sequence[i].keys;
     if (j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
         ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %lld x %lld",
                              (long long)b->dim[2], (long long)b->dim[3], rows, keys);
     if (kit_has(probs) && keys > probs->dim[2])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", keys,
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %lld keys do not fit %lld columns", keys,
                              (long long)probs->dim[2]);
   }
   return ACCEL_PLUGIN_OK;
@@ -285,12 +472,13 @@ static int32_t check(const job *j, const kit_launch *l, accel_plugin_error *erro
 
 static void read_attributes(job *j, const kit_launch *l, const sizes *s) {
   const accel_plugin_node *n = l->node;
+  j->heads = s->heads;
+  j->kv_heads = s->kv_heads;
   j->bias_kind = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
   j->period = j->bias_kind == ACCEL_PLUGIN_BIAS_DENSE ? kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, l->in[BIAS].dim[0]) : 1;
   j->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &j->probs);
   j->base = (cpu_attention){.dk = s->dk,
                             .dv = s->dv,
-                            .sink = -INFINITY,
                             .softcap = (float)kit_attr_f(n, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
                             .left = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1),
                             .right = kit_attr_i(n, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1)};
@@ -298,33 +486,76 @@ static void read_attributes(job *j, const kit_launch *l, const sizes *s) {
   if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_CAUSAL, 0)) j->base.right = 0; /* a positive window_right allows no more */
 }
 
-int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_plugin_error *error) {
-  int32_t whole[4];
-  job j = {.s = self, .l = l, .run = self->kernels.attention};
-  if (!ours(l)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
-  j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], whole);
-  j.kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], whole + 2);
-  sizes s = measure(&self->kernels, l, j.q.longest > j.kv.longest ? j.q.longest : j.kv.longest, cpu_workers(l));
-  j.heads = s.heads;
-  j.kv_heads = s.kv_heads;
-  if (s.heads < 1 || s.heads % s.kv_heads || j.q.items != j.kv.items || s.dk < 1 || s.dv < 1 || j.q.rows < 1)
-    return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error); /* says what is wrong, or has nothing to do */
-  read_attributes(&j, l, &s);
-  j.positions = explicit_positions(l, &j.q, &j.kv);
-  bool windowed = j.base.left >= 0 || j.base.right >= 0 || j.bias_kind > ACCEL_PLUGIN_BIAS_DENSE;
-  if (j.positions && !windowed) j.positions = false; /* nothing asks for them */
-  if (j.period < 1 ||
-      (j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED || !kit_has(&l->in[Q_POS]) ||
-                       !kit_has(&l->in[KV_POS]) || !exact(&l->in[Q_POS]) || !exact(&l->in[KV_POS]))))
-    return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
-  int32_t rc = check(&j, l, error);
-  if (rc) return rc;
-  float *at = l->workspace;
-  if (!j.positions && (is_t5(j.bias_kind) || j.bias_kind == ACCEL_PLUGIN_BIAS_ALIBI)) make_relative(&j, l, at, s.longest);
-  if (j.bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) make_disentangled(&j, l, &s, at);
-  j.workspace = at + s.shared;
-  j.workspace_floats = (int64_t)bounded(s.worker);
-  split(&j, l);
-  cpu_parallel(l, j.tasks, task, &j);
+/* Every sequence's keys; with a state the given rows are appended first, unless it is static. */
+static int32_t find_keys(job *j, accel_plugin_error *error) {
+  const kit_launch *l = j->l;
+  const kit_tensor *k = &l->in[K], *v = &l->in[VALUE];
+  bool append = kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  for (int32_t i = 0; i < j->q.items; i++) {
+    sequence *s = &j->sequence[i];
+    const int32_t start = kit_has(k) ? j->kv.start[i] : 0, n = kit_has(k) ? j->kv.start[i + 1] - start : 0;
+    *s = (sequence){.keys = n};
+    if (!j->state) continue;
+    const int32_t *position = kit_has(&l->in[KV_POS]) ? kit_i32(&l->in[KV_POS]) + start : NULL;
+    int32_t rc = append ? kit_state_append(l, (uint32_t)i, n, position, &s->state, error)
+                        : kit_state_read(l, (uint32_t)i, &s->state, error);
+    if (rc) return rc;
+    if (append)
+      kit_state_write(&s->state, s->state.length - n, n, kit_f32(k) + start * k->row_stride, k->row_stride,
+                      kit_f32(v) + start * v->row_stride, v->row_stride);
+    s->keys = s->state.length;
+  }
   return ACCEL_PLUGIN_OK;
+}
+
+/* What the kernels here do not take, or what is wrong and the scalar kernel will say.  Nothing has been appended yet. */
+static bool takes(const job *j, const kit_launch *l, const sizes *s) {
+  const accel_plugin_state *state = j->state ? &l->program->state[l->node->state] : NULL;
+  if (s->heads < 1 || s->heads % s->kv_heads || s->dk < 1 || s->dv < 1 || j->q.rows < 1 || j->period < 1) return false;
+  if (kit_has(&l->in[K]) && (!kit_has(&l->in[VALUE]) || j->kv.items != j->q.items)) return false;
+  if (!state) return true;
+  return state->heads == s->kv_heads && state->k_dim == s->dk && state->v_dim == s->dv &&
+         j->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
+}
+
+static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_error *error) {
+  float *at = l->workspace;
+  int32_t rc = find_keys(j, error);
+  if (!rc) rc = check(j, l, error);
+  if (rc) return rc;
+  for (int32_t i = 0; i < j->q.items; i++) {
+    rc = find_positions(j, i, &j->sequence[i], error);
+    const sequence *q = &j->sequence[i];
+    bool apart = j->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED && (q->positions || q->shift);
+    if ((rc == ACCEL_PLUGIN_E_UNSUPPORTED || apart) && !j->state) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+    if (rc) return rc;
+  }
+  if (is_t5(j->bias_kind)) make_t5(j, at, s->longest);
+  if (j->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) make_disentangled(j, l, s, at);
+  rc = choose_units(j, error);
+  if (rc) return rc;
+  j->workspace = at + s->shared;
+  j->workspace_floats = (int64_t)bounded(s);
+  split(j, l);
+  cpu_parallel(l, j->tasks, task, j);
+  if (j->parts) merge(j);
+  free(j->parts);
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_plugin_error *error) {
+  int32_t all[4];
+  job j = {.s = self, .l = l, .state = l->node->state >= 0};
+  if (!ours(l)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+  j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
+  if (kit_has(&l->in[K])) j.kv = kit_rows_of(l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], all + 2);
+  sizes s = measure(&self->kernels, l, j.q.longest > j.kv.longest ? j.q.longest : j.kv.longest);
+  read_attributes(&j, l, &s);
+  if (!takes(&j, l, &s)) return kit_scalar(ACCEL_PLUGIN_OP_ATTENTION)(l, error);
+  j.sequence = calloc((size_t)j.q.items + 1, sizeof *j.sequence);
+  if (!j.sequence) return kit_no_memory(error, (uint64_t)j.q.items * sizeof *j.sequence);
+  int32_t rc = run(&j, l, &s, error);
+  for (int32_t i = 0; i < j.q.items; i++) free(j.sequence[i].made);
+  free(j.sequence);
+  return rc;
 }

@@ -1,7 +1,6 @@
 /* cpu_kernels_test.c - every kernel of kernels.def, on every instruction set of this machine, against plain loops in double.
  *
- * Operands end where an unreadable page begins, so a kernel that touches one element too many dies here, with or without a
- * sanitizer. */
+ * Operands lie between unreadable pages (cpu_guard.h).  Attention: cpu_attention_test.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,60 +9,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "kernels/kernels.h"
-
-static cpu_kernels kernels; /* of the ISA at hand */
-
-/* ---- operands ---- */
-
-static uint32_t seed;
-static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
-static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
-static int pick(int low, int high) { return low + (int)(next_random() >> 8) % (high - low + 1); }
-
-typedef struct guarded {
-  void *map;
-  size_t size;
-} guarded;
-static guarded live[64];
-static int n_live;
-
-/* n elements of 4 bytes that end at an unreadable page. */
-static void *guard(int64_t n) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)n * 4, body = (bytes + page - 1) / page * page;
-  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(map != MAP_FAILED && n_live < 64);
-  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
-  live[n_live++] = (guarded){map, body + page};
-  return map + body - bytes;
-}
-static void release(void) {
-  while (n_live > 0) {
-    n_live--;
-    munmap(live[n_live].map, live[n_live].size);
-  }
-}
-static float *filled(int64_t n) {
-  float *x = guard(n);
-  for (int64_t i = 0; i < n; i++) x[i] = noise();
-  return x;
-}
-static float *copy_of(const float *x, int64_t n) {
-  float *y = guard(n);
-  memcpy(y, x, (size_t)n * 4);
-  return y;
-}
-
-static void check(const char *what, float got, double want, double bound) {
-  if (isnan(want) && isnan(got)) return;
-  if (!(fabs(got - want) <= bound) && got != want)
-    fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
-}
+#include "cpu_guard.h"
 
 /* ---- linear ---- */
 
@@ -199,223 +148,6 @@ static void test_linear_special(void **state) {
   run_linear(&t, false);
   kernels.linear[CPU_FORM_F32].run(&g, 0, 0, 0, 1); /* no rows: nothing is touched */
   release();
-}
-
-/* ---- attention ---- */
-
-typedef struct attention {
-  cpu_attention a;
-  int64_t rows;
-  float *rel_k, *rel_q; /* row-major [relative rows][dk] */
-  int64_t relative_rows;
-} attention;
-
-static bool sees(const attention *t, int64_t i, int64_t j) {
-  const cpu_attention *a = &t->a;
-  int64_t ahead = a->key_position ? (int64_t)a->key_position[j] - a->query_position[i] : j - i;
-  return !(a->left >= 0 && -ahead > a->left) && !(a->right >= 0 && ahead > a->right) && !(a->mask && !a->mask[j]);
-}
-
-static double score(const attention *t, int64_t i, int64_t j) {
-  const cpu_attention *a = &t->a;
-  double s = 0, side = 0;
-  for (int64_t d = 0; d < a->dk; d++) s += (double)a->q[i * a->ldq + d] * a->k[j * a->ldk + d];
-  s *= a->scale;
-  if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
-  if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
-  if (a->relative) s += a->relative[j - i + a->relative_origin];
-  if (a->slope != 0) s += (double)a->slope * (a->key_position[j] - a->query_position[i]);
-  if (a->relative_row) {
-    int64_t r = a->relative_row[i - j + a->relative_origin] - a->relative_first;
-    for (int64_t d = 0; d < a->dk; d++) {
-      if (t->rel_k) side += (double)a->q[i * a->ldq + d] * t->rel_k[r * a->dk + d];
-      if (t->rel_q) side += (double)a->k[j * a->ldk + d] * t->rel_q[r * a->dk + d];
-    }
-    s += a->scale * side;
-  }
-  return s;
-}
-
-static void check_attention(const attention *t) {
-  const cpu_attention *a = &t->a;
-  double *w = malloc(((size_t)a->keys + 1) * sizeof *w);
-  for (int64_t i = 0; i < t->rows; i++) {
-    double most = a->sink, sum = 0;
-    for (int64_t j = 0; j < a->keys; j++) {
-      w[j] = sees(t, i, j) ? score(t, i, j) : -INFINITY;
-      most = fmax(most, w[j]);
-    }
-    for (int64_t j = 0; j < a->keys; j++) sum += w[j] = w[j] == -INFINITY ? 0 : exp(w[j] - most);
-    if (a->sink > -INFINITY) sum += exp(a->sink - most);
-    for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
-    for (int64_t d = 0; d < a->dv; d++) {
-      double y = 0;
-      for (int64_t j = 0; j < a->keys; j++) y += w[j] * a->v[j * a->ldv + d];
-      check("attention", a->y[i * a->ldy + d], y, 2e-5);
-    }
-    for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
-      check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
-  }
-  free(w);
-}
-
-static int32_t *positions(int64_t n, int base, int step) {
-  int32_t *p = guard(n);
-  for (int64_t i = 0; i < n; i++) p[i] = base += pick(1, step);
-  return p;
-}
-
-static float *pack_relative(const float *w, int64_t rows, int64_t dk, int64_t columns) {
-  float *packed = guard(columns * dk);
-  for (int64_t c = 0; c < columns; c += kernels.vector) {
-    int64_t have = rows - c < 0 ? 0 : rows - c < kernels.vector ? rows - c : kernels.vector;
-    kernels.pack(have ? w + c * dk : w, dk, have, dk,
-                 packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
-  }
-  return packed;
-}
-
-enum { PLAIN, CAUSAL, WINDOW, DENSE, DENSE_ROW, RELATIVE, EXPLICIT, MASKED, SINK, CAPPED, DISENTANGLED, HIDDEN, KINDS };
-
-static void add_kind(attention *t, int kind) {
-  cpu_attention *a = &t->a;
-  int64_t longest = t->rows > a->keys ? t->rows : a->keys;
-  switch (kind) {
-    case CAUSAL:
-      a->right = 0;
-      break;
-    case WINDOW:
-      a->left = pick(0, 9);
-      a->right = pick(0, 9);
-      break;
-    case DENSE:
-      a->bias = filled(t->rows * a->keys);
-      a->bias_row = a->keys;
-      a->bias_column = 1;
-      break;
-    case DENSE_ROW:
-      a->bias = filled(a->keys);
-      a->bias_column = 1;
-      break;
-    case RELATIVE:
-      a->relative = filled(2 * longest);
-      a->relative_origin = longest;
-      break;
-    case EXPLICIT:
-      a->query_position = positions(t->rows, 5, 3);
-      a->key_position = positions(a->keys, 0, 4);
-      a->slope = -0.02f;
-      a->left = pick(0, 1) ? 20 : -1;
-      a->right = 0;
-      break;
-    case MASKED: {
-      int32_t *mask = guard(a->keys);
-      for (int64_t j = 0; j < a->keys; j++) mask[j] = pick(0, 2) != 0;
-      a->mask = mask;
-      a->probs_columns = a->ldp = a->keys + 2;
-      a->probs = guard(t->rows * a->ldp);
-      break;
-    }
-    case SINK:
-      a->sink = noise();
-      break;
-    case CAPPED:
-      a->softcap = 2.5f;
-      break;
-    case DISENTANGLED: {
-      int32_t *row = guard(2 * longest);
-      t->relative_rows = 9;
-      for (int64_t d = 0; d < 2 * longest; d++) row[d] = 3 + (int32_t)(d * t->relative_rows / (2 * longest));
-      a->relative_row = row;
-      a->relative_origin = longest;
-      a->relative_first = 3;
-      a->relative_columns = (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
-      int which = pick(1, 3);
-      if (which & 1)
-        a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
-      if (which & 2)
-        a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
-      break;
-    }
-    case HIDDEN: { /* nothing is seen: zeros */
-      int32_t *mask = guard(a->keys);
-      memset(mask, 0, (size_t)a->keys * 4);
-      a->mask = mask;
-      break;
-    }
-  }
-}
-
-static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kind) {
-  int64_t gap = pick(0, 5);
-  attention t = {.rows = rows};
-  t.a = (cpu_attention){.ldq = dk + gap,
-                        .ldk = dk + gap,
-                        .ldv = dv + gap,
-                        .ldy = dv + gap,
-                        .keys = keys,
-                        .dk = dk,
-                        .dv = dv,
-                        .scale = 0.7f,
-                        .sink = -INFINITY,
-                        .left = -1,
-                        .right = -1};
-  t.a.q = filled((rows - 1) * t.a.ldq + dk);
-  t.a.k = filled(keys ? (keys - 1) * t.a.ldk + dk : 0);
-  t.a.v = filled(keys ? (keys - 1) * t.a.ldv + dv : 0);
-  t.a.y = guard((rows - 1) * t.a.ldy + dv);
-  add_kind(&t, kind);
-  cpu_attention_plan plan = cpu_attention_layout(keys, dk, dv, t.a.relative_columns, kernels.tile_rows, kernels.panel_cols);
-  float *workspace = guard(plan.all);
-  kernels.attention(&t.a, 0, rows, workspace);
-  check_attention(&t);
-  float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y; /* in two calls that meet between blocks: the same bits */
-  int64_t middle = plan.rows < rows ? plan.rows : 0;
-  t.a.y = again;
-  kernels.attention(&t.a, middle, rows, workspace);
-  if (middle) kernels.attention(&t.a, 0, middle, workspace);
-  for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
-  release();
-}
-
-static void test_attention(void **state) {
-  (void)state;
-  for (int i = 0; i < 40; i++)
-    for (int kind = 0; kind < KINDS; kind++) run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40), kind);
-  for (int kind = 0; kind < KINDS; kind++) {
-    run_attention(128, 128, 64, 64, kind);
-    run_attention(16, 16, 32, 32, kind);
-    run_attention(300, 311, 32, 48, kind);
-    run_attention(1, 1, 1, 1, kind);
-  }
-  run_attention(5, 0, 8, 8, PLAIN);
-}
-
-static void test_attention_special(void **state) {
-  (void)state;
-  float q[4] = {1, 2, 3, 4}, k[4] = {1, -1, NAN, 1}, v[4] = {1, 2, 3, 4}, y[4], workspace[4096];
-  cpu_attention a = {.q = q,
-                     .k = k,
-                     .v = v,
-                     .y = y,
-                     .ldq = 2,
-                     .ldk = 2,
-                     .ldv = 2,
-                     .ldy = 2,
-                     .keys = 2,
-                     .dk = 2,
-                     .dv = 2,
-                     .scale = 1,
-                     .sink = -INFINITY,
-                     .left = -1,
-                     .right = -1};
-  assert_true(cpu_attention_layout(2, 2, 2, 0, kernels.tile_rows, kernels.panel_cols).all <= 4096);
-  kernels.attention(&a, 0, 2, workspace);
-  assert_true(isnan(y[0]) && isnan(y[3])); /* NaN is not hidden */
-  k[2] = 1e30f;
-  q[0] = q[2] = 1e10f; /* infinite score */
-  kernels.attention(&a, 0, 2, workspace);
-  assert_true(isnan(y[0]));
 }
 
 /* ---- rows ---- */
@@ -600,23 +332,15 @@ static void test_table(void **state) {
   assert_non_null(strstr(why, "mmx"));
   unsetenv("ACCEL_ISA");
   assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
-  assert_true(kernels.linear[CPU_FORM_F32].run && kernels.pack && kernels.attention && kernels.norm && kernels.softmax &&
-              kernels.activate && kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
+  assert_true(kernels.linear[CPU_FORM_F32].run && kernels.pack && kernels.attention && kernels.decode && kernels.norm &&
+              kernels.softmax && kernels.activate && kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_table),          cmocka_unit_test(test_linear_sizes), cmocka_unit_test(test_linear_shapes),
-      cmocka_unit_test(test_linear_special), cmocka_unit_test(test_attention),    cmocka_unit_test(test_attention_special),
-      cmocka_unit_test(test_norm),           cmocka_unit_test(test_softmax),      cmocka_unit_test(test_elementwise),
-      cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_linear_special), cmocka_unit_test(test_norm),         cmocka_unit_test(test_softmax),
+      cmocka_unit_test(test_elementwise),    cmocka_unit_test(test_rope),
   };
-  cpu_isa list[CPU_ISA_COUNT];
-  int failures = 0;
-  for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
-    seed = 12345;
-    cpu_kernels_of(list[i], &kernels);
-    failures += cmocka_run_group_tests_name(cpu_isa_name(list[i]), tests, NULL, NULL);
-  }
-  return failures;
+  CPU_GUARD_RUN(tests);
 }

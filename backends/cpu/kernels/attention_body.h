@@ -1,8 +1,12 @@
 /* attention_body.h - attention of one head of one sequence (kernels.h: cpu_attention), included by attention_<isa>.c.
  *
- * Keys are packed into panels once per task; then blocks of query rows go through scores, softmax and the product with v
- * while their scores stay in cache.  What lies outside a row's window is never computed when positions are row numbers.  The
- * order of every sum depends on the sequence alone, not on blocks of other rows, threads or batch. */
+ * attention_head: keys and values are packed into panels, tile of keys after tile; a block of query rows goes through
+ * scores, softmax and the product with v while its scores stay in cache, and carries largest score, sum and values from tile
+ * to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS keys are one tile, packed once
+ * for all blocks.  decode_head: few rows, keys and values are read once where they lie. What lies outside a row's window is
+ * never computed when positions are row numbers.  The order of every sum depends on the sequence alone, not on threads or
+ * batch. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -11,18 +15,40 @@
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-static void pack_columns(const float *w, int64_t ldw, int64_t rows, int64_t k,
-                         float *panel) { /* [k][GEMM_COLS] of GEMM_COLS rows of w */
-  vf x[V];
+/* ---- keys and values as fp32 ---- */
+
+/* Elements i .. of a row of `kv` elements, `left` of them there. */
+V_INLINE vf load_kv(const int kv, const void *row, int64_t i, int64_t left) {
+  if (kv == ACCEL_PLUGIN_F32) return v_loadn((const float *)row + i, left);
+  const uint16_t *p = (const uint16_t *)row + i;
+  uint16_t part[V] = {0};
+  if (left < V) p = memcpy(part, p, (size_t)left * sizeof *p);
+  return kv == ACCEL_PLUGIN_F16 ? v_load_f16(p) : v_load_bf16(p);
+}
+
+/* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [dk][GEMM_COLS]. */
+V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *panel) {
   for (int64_t c = 0; c < GEMM_COLS; c += V) {
-    int64_t have = rows - c, j = 0;
-    for (; j + V <= k; j += V) {
-      for (int64_t i = 0; i < V; i++) x[i] = i < have ? v_load(w + (c + i) * ldw + j) : v_zero();
+    const void *row[V];
+    vf x[V];
+    for (int64_t i = 0; i < V; i++) row[i] = j + c + i < a->keys ? cpu_key_at(a, j + c + i) : NULL;
+    for (int64_t d = 0; d < a->dk; d += V) {
+      for (int64_t i = 0; i < V; i++) x[i] = row[i] ? load_kv(kv, row[i], d, a->dk - d) : v_zero();
       v_transpose(x);
-      for (int64_t i = 0; i < V; i++) v_store(panel + (j + i) * GEMM_COLS + c, x[i]);
+      for (int64_t i = 0; i < V && d + i < a->dk; i++) v_store(panel + (d + i) * GEMM_COLS + c, x[i]);
     }
-    for (; j < k; j++)
-      for (int64_t i = 0; i < V; i++) panel[j * GEMM_COLS + c + i] = i < have ? w[(c + i) * ldw + j] : 0.0f;
+  }
+}
+
+/* Value rows from .. to-1 as panels [count][GEMM_COLS], `stride` floats from one to the next. */
+V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to, int64_t stride, float *panels) {
+  for (int64_t j = from; j < to; j++) {
+    const char *row = cpu_value_at(a, j);
+    for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
+      float *at = panels + c / GEMM_COLS * stride + (j - from) * GEMM_COLS;
+      MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V)
+          v_store(at + i, c + i < a->dv ? load_kv(kv, row, c + i, a->dv - c - i) : v_zero());
+    }
   }
 }
 
@@ -41,24 +67,42 @@ enum { SOFTMAX_ROWS = 8 };
 /* What one block of rows shares. */
 typedef struct block {
   const cpu_attention *a;
-  float *k, *v, *score, *position, *key_side; /* in the workspace */
+  float *k, *v, *score, *position, *key_side, *total; /* in the workspace */
   int64_t lds;
   int64_t row, rows, low, high; /* query rows; keys that any of them sees */
-  int plain;
+  int64_t tile, tile_end;       /* keys at hand: everything in the workspace counts from `tile` */
+  bool plain;
 } block;
 
-/* First and one past the last key of row i when positions are row numbers. */
+/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the exponential. */
+static bool is_plain(const cpu_attention *a) {
+  return !(a->softcap > 0) && !a->bias && !a->relative && !a->distance && a->slope == 0.0f && !a->key_position &&
+         !a->relative_row && !a->mask && a->scale > 0;
+}
+
+/* First and one past the last key that row i sees, as far as positions are row numbers. */
 static void span_of(const cpu_attention *a, int64_t i, int64_t *low, int64_t *high) {
-  *low = 0;
+  const int64_t at = i * a->step + a->shift;
+  *low = a->first;
   *high = a->keys;
   if (a->key_position) return;
-  if (a->left >= 0 && i - a->left > 0) *low = i - a->left;
-  if (a->right >= 0 && i + a->right + 1 < a->keys) *high = i + a->right + 1;
+  if (a->left >= 0 && at - a->left > *low) *low = at - a->left;
+  if (a->right >= 0 && at + a->right + 1 < a->keys) *high = at + a->right + 1;
   if (*low > a->keys) *low = a->keys;
   if (*high < *low) *high = *low;
 }
 
-/* relative terms of row i against key j are at [i - j + origin] */
+/* The part of row i's span in the tile, counted from its start. */
+static void part_of(const block *b, int64_t i, int64_t *low, int64_t *high) {
+  span_of(b->a, i, low, high);
+  *low = *low < b->tile ? 0 : *low > b->tile_end ? b->tile_end - b->tile : *low - b->tile;
+  *high = *high > b->tile_end ? b->tile_end - b->tile : *high < b->tile ? 0 : *high - b->tile;
+  if (*high < *low) *high = *low;
+}
+
+/* ---- scores ---- */
+
+/* relative terms of row i against key j are at [i - j + origin]; one tile holds all keys */
 static void add_disentangled(const block *b, int64_t i, float *s, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int32_t *index = a->relative_row + a->relative_origin + i;
@@ -71,69 +115,98 @@ static void add_disentangled(const block *b, int64_t i, float *s, int64_t low, i
     for (int64_t j = low; j < high; j++) s[j] += a->scale * b->key_side[j * a->relative_columns + index[-j] - first];
 }
 
-/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the exponential. */
-static int is_plain(const cpu_attention *a) {
-  return !(a->softcap > 0) && !a->bias && !a->relative && !a->key_position && !a->relative_row && !a->mask && a->scale > 0;
+static int64_t query_at(const cpu_attention *a, int64_t i) {
+  return a->query_position ? a->query_position[i] : i * a->step + a->shift;
+}
+static int64_t key_at(const cpu_attention *a, int64_t j) { return a->key_position ? a->key_position[j] : j; }
+static float position_of(const void *a, int64_t j) {
+  const cpu_attention *g = a;
+  return j < g->keys ? (float)key_at(g, j) : 0.0f;
 }
 
-/* Everything that changes the scores s of row i after the product. */
-static void adjust(const block *b, int64_t i, float *s, int64_t low, int64_t high) {
-  const cpu_attention *a = b->a;
-  const vf scale = v_set(a->scale), hidden = v_set(-INFINITY);
-  const float *dense = a->bias ? a->bias + i * a->bias_row : NULL;
-  const float *relative = a->relative ? a->relative + a->relative_origin - i : NULL;
+/* Everything that changes the scores s of row i against keys tile + low .. after the product; position[] holds the keys'. */
+static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, int64_t low, int64_t high,
+                   const float *position) {
+  const vf scale = v_set(a->scale), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i));
+  const float *dense = a->bias ? a->bias + i * a->bias_row + tile * a->bias_column : NULL;
+  const float *relative = a->relative ? a->relative + a->relative_origin - i + tile : NULL;
   for (int64_t j = low / V * V; j < high; j += V) {
     vf x = v_mul(v_load(s + j), scale);
     if (a->softcap > 0) x = v_mul(v_set(a->softcap), v_tanh(v_div(x, v_set(a->softcap))));
-    if (dense) x = v_add(x, a->bias_column ? v_loadn(dense + j, a->keys - j) : v_set(*dense));
-    if (relative) x = v_add(x, v_loadn(relative + j, a->keys - j));
-    if (a->key_position) {
-      vf ahead = v_sub(v_load(b->position + j), v_set((float)a->query_position[i]));
+    if (dense) x = v_add(x, a->bias_column ? v_loadn(dense + j, a->keys - tile - j) : v_set(*dense));
+    if (relative) x = v_add(x, v_loadn(relative + j, a->keys - tile - j));
+    if (position) {
+      vf ahead = v_sub(v_load(position + j), here);
       if (a->slope != 0.0f) x = v_fma(v_set(a->slope), ahead, x);
-      if (a->left >= 0) x = v_select(v_lt(ahead, v_set(-(float)a->left)), hidden, x);
-      if (a->right >= 0) x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
+      if (a->key_position && a->left >= 0) x = v_select(v_lt(ahead, v_set(-(float)a->left)), hidden, x);
+      if (a->key_position && a->right >= 0) x = v_select(v_lt(v_set((float)a->right), ahead), hidden, x);
     }
     v_store(s + j, x);
   }
-  if (a->relative_row) add_disentangled(b, i, s, low, high);
-  if (a->mask)
-    for (int64_t j = low; j < high; j++) s[j] = a->mask[j] ? s[j] : -INFINITY;
+  for (int64_t j = low, at = query_at(a, i); a->distance && j < high; j++) {
+    int64_t d = key_at(a, tile + j) - at;
+    s[j] += a->distance[(d < -a->far ? -a->far : d > a->far ? a->far : d) + a->far];
+  }
+  for (int64_t j = low; a->mask && j < high; j++)
+    if (tile + j >= a->mask_from && !a->mask[tile + j - a->mask_from]) s[j] = -INFINITY;
 }
 
-/* Row i's scores made final, -INFINITY or zero where they are not seen; answers the largest of them and the sink. */
+/* Row i's scores made final, -INFINITY or zero where they are not seen; answers the largest of them. */
 static float finish_scores(const block *b, int64_t i) {
   const cpu_attention *a = b->a;
   float *s = b->score + (i - b->row) * b->lds;
-  int64_t low, high;
-  span_of(a, i, &low, &high);
+  int64_t low, high, all_low = b->low > b->tile ? b->low - b->tile : 0,
+                     all_high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
+  part_of(b, i, &low, &high);
   const int64_t from = low / V * V, to = round_up(high, V);
-  if (!b->plain) adjust(b, i, s, low, high);
-  for (int64_t j = b->low; j < from; j++) s[j] = 0.0f;
+  if (!b->plain) {
+    adjust(a, i, s, b->tile, low, high, a->key_position || a->slope != 0.0f ? b->position : NULL);
+    if (a->relative_row) add_disentangled(b, i, s, low, high);
+    if (a->relative_row && a->mask) /* hidden ones again */
+      for (int64_t j = low; j < high; j++)
+        if (j >= a->mask_from && !a->mask[j - a->mask_from]) s[j] = -INFINITY;
+  }
+  for (int64_t j = all_low; j < from; j++) s[j] = 0.0f;
   for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
   for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
-  for (int64_t j = to; j < b->high; j++) s[j] = 0.0f;
+  for (int64_t j = to; j < all_high; j++) s[j] = 0.0f;
   vf most = v_set(-INFINITY);
   for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most); /* never NaN */
-  const float top = v_largest(most) * (b->plain ? a->scale : 1.0f);
-  return a->sink > top ? a->sink : top;
+  return v_largest(most) * (b->plain ? a->scale : 1.0f);
 }
 
-/* Scores to exponentials; answers 1 / their sum, 0 when nothing is seen. */
-static float weigh(const block *b, int64_t i, float top) {
-  const cpu_attention *a = b->a;
-  float *s = b->score + (i - b->row) * b->lds;
-  int64_t low, high;
-  span_of(a, i, &low, &high);
-  vf shift = v_set(top == -INFINITY ? 0.0f : -top), factor = v_set(b->plain ? a->scale : 1.0f), sum = v_zero();
+/* ---- softmax ---- */
+
+/* What a row has seen so far. */
+typedef struct seen {
+  float top, sum; /* largest score, sum of exponentials beside it */
+} seen;
+
+static seen nothing_seen(const cpu_attention *a, int64_t i) {
+  if (!a->sinks || a->part || !(a->sinks[i * a->sink_step] > -INFINITY)) return (seen){-INFINITY, 0.0f};
+  return (seen){a->sinks[i * a->sink_step], 1.0f};
+}
+
+/* Moves on to a largest score of at least `top`; answers the factor of what was summed up before. */
+static float raise_to(seen *s, float top) {
+  if (!(top > s->top)) return 1.0f;
+  const float factor = s->top == -INFINITY ? 0.0f : expf(s->top - top);
+  *s = (seen){top, s->sum * factor};
+  return factor;
+}
+
+/* Scores s[low .. high) (whole vectors) to exponentials beside `top`; answers their sum. */
+V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float top) {
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top), scale = v_set(factor), sum = v_zero();
   for (int64_t j = low / V * V; j < high; j += V) {
-    vf e = v_exp_negative(v_fma(v_load(s + j), factor, shift));
+    vf e = v_exp_negative(v_fma(v_load(s + j), scale, shift));
     v_store(s + j, e);
     sum = v_add(sum, e);
   }
-  float total = v_sum(sum);
-  if (a->sink > -INFINITY) total += expf(a->sink - top);
-  return total == 0.0f ? 0.0f : 1.0f / total; /* NaN where a score was */
+  return v_sum(sum);
 }
+
+static float inverse_of(const seen *s) { return s->sum == 0.0f ? 0.0f : 1.0f / s->sum; } /* NaN where a score was */
 
 static void write_probabilities(const block *b, int64_t i, float inverse) {
   const cpu_attention *a = b->a;
@@ -142,74 +215,231 @@ static void write_probabilities(const block *b, int64_t i, float inverse) {
   for (int64_t j = 0; j < a->probs_columns; j++) to[j] = j >= b->low && j < b->high && j < a->keys ? s[j] * inverse : 0.0f;
 }
 
-static void values(const block *b, const float *inverse) {
+/* ---- values ---- */
+
+/* total[rows][columns] = total * factor + weights v of this tile; total NULL: y = weights v * factor. */
+static void values(const block *b, float *total, int64_t columns, const float *factor) {
   const cpu_attention *a = b->a;
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
+                high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile, stride = b->lds * GEMM_COLS;
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](b->high - b->low, b->score + i * b->lds + b->low, b->lds, b->v + d * a->keys + b->low * GEMM_COLS, 0,
+      micro_of_rows[n](high - low, b->score + i * b->lds + low, b->lds, b->v + d / GEMM_COLS * stride + low * GEMM_COLS, 0,
                        tile, GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
-        for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V)
-          v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(v_load(tile + r * GEMM_COLS + j), v_set(inverse[r + i])),
-                   a->dv - d - j);
+        for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
+          vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);
+          if (total)
+            v_store(total + (i + r) * columns + d + j, v_fma(v_load(total + (i + r) * columns + d + j), f, x));
+          else
+            v_storen(a->y + (b->row + i + r) * a->ldy + d + j, v_mul(x, f), a->dv - d - j);
+        }
     }
 }
 
-static void run_block(block *b) {
-  const cpu_attention *a = b->a;
-  float inverse[CPU_ATTENTION_ROWS];
-  int64_t unused;
-  if (!a->key_position) {
-    span_of(a, b->row, &b->low, &unused);
-    span_of(a, b->row + b->rows - 1, &unused, &b->high);
-    b->low = b->low / GEMM_COLS * GEMM_COLS;
-  } else {
-    b->low = 0;
-    b->high = a->keys;
+/* y, or the part, of a row whose values were summed up in `total`. */
+static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const float *total) {
+  float *y = a->part ? a->part + i * (2 + a->dv) : a->y + i * a->ldy;
+  vf f = v_set(a->part ? 1.0f : inverse_of(s));
+  if (a->part) {
+    *y++ = s->top;
+    *y++ = s->sum;
   }
+  for (int64_t d = 0; d < a->dv; d += V) v_storen(y + d, v_mul(v_loadn(total + d, a->dv - d), f), a->dv - d);
+}
+
+/* ---- blocks ---- */
+
+#define FOR_KV(call)           \
+  switch (a->kv) {             \
+    case ACCEL_PLUGIN_F16:     \
+      call(ACCEL_PLUGIN_F16);  \
+      break;                   \
+    case ACCEL_PLUGIN_BF16:    \
+      call(ACCEL_PLUGIN_BF16); \
+      break;                   \
+    default:                   \
+      call(ACCEL_PLUGIN_F32);  \
+  }
+
+/* Packs keys tile .. tile_end-1; of a long sequence only those from low to high. */
+static void pack_tile(const block *b, int64_t low, int64_t high) {
+  const cpu_attention *a = b->a;
+  const int64_t from = low / GEMM_COLS * GEMM_COLS;
+#define PACK(kv)                                                                                      \
+  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * a->dk); \
+  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) * GEMM_COLS)
+  FOR_KV(PACK)
+#undef PACK
+  for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++) b->position[j] = position_of(a, b->tile + j);
+}
+
+static void scores(const block *b) {
+  const cpu_attention *a = b->a;
   const float *q = a->q + b->row * a->ldq;
-  product(b->rows, a->dk, q, a->ldq, b->k, b->low / GEMM_COLS, (b->high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
+  const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
+                high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
+  product(b->rows, a->dk, q, a->ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
   if (a->rel_k)
     product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
             a->relative_columns);
+}
+
+/* Scores of all rows through the softmax; factor[] of what they had seen before. */
+static void softmax_block(const block *b, seen *s, float *factor) {
+  const cpu_attention *a = b->a;
   for (int64_t i = 0; i < b->rows; i += SOFTMAX_ROWS) { /* several rows side by side hide the latency of each one's sums */
     const int64_t end = i + SOFTMAX_ROWS < b->rows ? i + SOFTMAX_ROWS : b->rows;
-    float top[SOFTMAX_ROWS];
-    for (int64_t r = i; r < end; r++) top[r - i] = finish_scores(b, b->row + r);
-    for (int64_t r = i; r < end; r++) inverse[r] = weigh(b, b->row + r, top[r - i]);
-    for (int64_t r = i; a->probs && r < end; r++) write_probabilities(b, b->row + r, inverse[r]);
+    for (int64_t r = i; r < end; r++) factor[r] = raise_to(&s[r], finish_scores(b, b->row + r));
+    for (int64_t r = i; r < end; r++) {
+      int64_t low, high;
+      part_of(b, b->row + r, &low, &high);
+      s[r].sum += weigh(b->score + r * b->lds, low, high, b->plain ? a->scale : 1.0f, s[r].top);
+    }
   }
-  values(b, inverse);
+}
+
+static void span_block(block *b) {
+  const cpu_attention *a = b->a;
+  int64_t unused;
+  span_of(a, b->row, &b->low, &unused);
+  span_of(a, b->row + b->rows - 1, &unused, &b->high);
+  b->low = b->low / GEMM_COLS * GEMM_COLS;
+}
+
+/* All keys in one tile, packed already. */
+static void run_block(block *b) {
+  const cpu_attention *a = b->a;
+  float factor[CPU_ATTENTION_ROWS];
+  seen s[CPU_ATTENTION_ROWS];
+  span_block(b);
+  scores(b);
+  for (int64_t r = 0; r < b->rows; r++) s[r] = nothing_seen(a, b->row + r);
+  softmax_block(b, s, factor);
+  for (int64_t r = 0; r < b->rows; r++) factor[r] = inverse_of(&s[r]);
+  for (int64_t r = 0; a->probs && r < b->rows; r++) write_probabilities(b, b->row + r, factor[r]);
+  values(b, NULL, 0, factor);
+}
+
+/* Tile after tile. */
+static void run_long_block(block *b, int64_t columns) {
+  const cpu_attention *a = b->a;
+  float factor[CPU_ATTENTION_ROWS];
+  seen s[CPU_ATTENTION_ROWS];
+  span_block(b);
+  for (int64_t r = 0; r < b->rows; r++) s[r] = nothing_seen(a, b->row + r);
+  for (int64_t i = 0; i < b->rows * columns; i += V) v_store(b->total + i, v_zero());
+  for (b->tile = b->low / b->lds * b->lds; b->tile < b->high; b->tile += b->lds) {
+    b->tile_end = b->tile + b->lds < a->keys ? b->tile + b->lds : a->keys;
+    pack_tile(b, b->low > b->tile ? b->low : b->tile, b->high < b->tile_end ? b->high : b->tile_end);
+    scores(b);
+    softmax_block(b, s, factor);
+    values(b, b->total, columns, factor);
+  }
+  for (int64_t r = 0; r < b->rows; r++) hand_over(a, b->row + r, &s[r], b->total + r * columns);
 }
 
 void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
-  const cpu_attention_plan plan = cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a, .k = workspace, .lds = plan.keys, .plain = is_plain(a)};
-  if (a->keys < 1) {
-    for (; row < row_end; row++) {
-      memset(a->y + row * a->ldy, 0, (size_t)a->dv * sizeof(float));
-      for (int64_t j = 0; a->probs && j < a->probs_columns; j++) a->probs[row * a->ldp + j] = 0.0f;
-    }
-    return;
-  }
-  for (int64_t j = 0; j < a->keys; j += GEMM_COLS)
-    pack_columns(a->k + j * a->ldk, a->ldk, a->keys - j, a->dk, b.k + j * a->dk);
+  const bool whole = a->probs || a->relative_row;
+  const cpu_attention_plan plan =
+      cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, whole, GEMM_ROWS, GEMM_COLS);
+  block b = {.a = a, .k = workspace, .lds = plan.keys, .plain = is_plain(a), .tile_end = a->keys};
+  const bool tiles = a->part || plan.keys < a->keys;
   b.v = workspace + plan.v;
-  for (int64_t d = 0; d < plan.columns; d += GEMM_COLS) /* panels [keys][GEMM_COLS] */
-    for (int64_t j = 0; j < a->keys; j++)
-      for (int64_t c = d; c < d + GEMM_COLS; c += V)
-        v_store(b.v + d * a->keys + j * GEMM_COLS + c - d, c < a->dv ? v_loadn(a->v + j * a->ldv + c, a->dv - c) : v_zero());
   b.position = workspace + plan.position;
-  for (int64_t j = 0; a->key_position && j < plan.keys; j++) b.position[j] = j < a->keys ? (float)a->key_position[j] : 0.0f;
   b.key_side = workspace + plan.key_side;
-  if (a->rel_q)
-    product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
   b.score = workspace + plan.score;
+  b.total = workspace + plan.total;
+  if (a->keys > 0 && !tiles) pack_tile(&b, 0, a->keys);
+  if (a->keys > 0 && a->rel_q)
+    product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
   for (; row < row_end; row += b.rows) {
     b.row = row;
     b.rows = row_end - row < plan.rows ? row_end - row : plan.rows;
-    run_block(&b);
+    if (tiles)
+      run_long_block(&b, plan.columns);
+    else
+      run_block(&b);
+  }
+}
+
+/* ---- few rows ---- */
+
+enum { DECODE_KEYS = 64, DECODE_AHEAD = 12 }; /* keys between two steps of the softmax; keys that are asked for ahead */
+
+static inline void ask_for(const char *row, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) v_prefetch(row + i);
+}
+
+/* s[j] = q . k[from + j] for j < n */
+V_INLINE void dots(const int kv, const cpu_attention *a, const float *q, int64_t from, int64_t n, float *s) {
+  const int64_t dk = a->dk, bytes = dk * (kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  for (int64_t j = 0; j < n; j++) {
+    const char *row = cpu_key_at(a, from + j);
+    vf sum = v_zero(), more = v_zero();
+    int64_t d = 0;
+    if (from + j + DECODE_AHEAD < a->keys) ask_for(cpu_key_at(a, from + j + DECODE_AHEAD), bytes);
+    for (; d + 2 * V <= dk; d += 2 * V) {
+      sum = v_fma(v_load(q + d), load_kv(kv, row, d, V), sum);
+      more = v_fma(v_load(q + d + V), load_kv(kv, row, d + V, V), more);
+    }
+    for (; d < dk; d += V) sum = v_fma(v_loadn(q + d, dk - d), load_kv(kv, row, d, dk - d), sum);
+    s[j] = v_sum(v_add(sum, more));
+  }
+}
+
+/* total[d .. d + vectors V) = total * factor + sum of s[j] v[from + j] */
+V_INLINE void mix(const int kv, const int vectors, const cpu_attention *a, const float *s, int64_t from, int64_t n,
+                  int64_t d, float factor, float *total) {
+  vf sum[4];
+  const int64_t left = a->dv - d, bytes = (left < vectors * V ? left : vectors * V) * (kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_mul(v_loadn(total + d + i * V, left - i * V), v_set(factor));
+  for (int64_t j = 0; j < n; j++) {
+    const char *row = cpu_value_at(a, from + j);
+    vf w = v_set(s[j]);
+    if (from + j + DECODE_AHEAD < a->keys)
+      ask_for(cpu_value_at(a, from + j + DECODE_AHEAD) + d * (kv == ACCEL_PLUGIN_F32 ? 4 : 2), bytes);
+    MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_fma(w, load_kv(kv, row, d + i * V, left - i * V), sum[i]);
+  }
+  MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total + d + i * V, sum[i], left - i * V);
+}
+
+V_INLINE void decode(const int kv, const cpu_attention *a, int64_t i) {
+  float s[DECODE_KEYS + V] __attribute__((aligned(64))), position[DECODE_KEYS + V] __attribute__((aligned(64)));
+  float *total = a->part ? a->part + i * (2 + a->dv) + 2 : a->y + i * a->ldy;
+  const bool plain = is_plain(a), placed = a->key_position || a->slope != 0.0f;
+  seen so_far = nothing_seen(a, i);
+  int64_t low, high;
+  span_of(a, i, &low, &high);
+  memset(total, 0, (size_t)a->dv * sizeof *total);
+  for (int64_t j = low; j < high; j += DECODE_KEYS) {
+    const int64_t n = high - j < DECODE_KEYS ? high - j : DECODE_KEYS;
+    dots(kv, a, a->q + i * a->ldq, j, n, s);
+    for (int64_t c = n; c < round_up(n, V); c++) s[c] = 0.0f;
+    for (int64_t c = 0; placed && c < round_up(n, V); c++) position[c] = position_of(a, j + c);
+    if (!plain) adjust(a, i, s, j, 0, n, placed ? position : NULL);
+    for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
+    vf most = v_set(-INFINITY);
+    for (int64_t c = 0; c < n; c += V) most = v_max(v_load(s + c), most);
+    float factor = raise_to(&so_far, v_largest(most) * (plain ? a->scale : 1.0f));
+    so_far.sum += weigh(s, 0, n, plain ? a->scale : 1.0f, so_far.top);
+    int64_t d = 0;
+    for (; d + 4 * V <= a->dv; d += 4 * V) mix(kv, 4, a, s, j, n, d, factor, total);
+    for (; d < a->dv; d += V) mix(kv, 1, a, s, j, n, d, factor, total);
+  }
+  if (a->part) {
+    total[-2] = so_far.top;
+    total[-1] = so_far.sum;
+  } else {
+    hand_over(a, i, &so_far, total);
+  }
+}
+
+void CPU_NAME(decode, head)(const cpu_attention *a, int64_t row, int64_t row_end) {
+  for (; row < row_end; row++) {
+#define DECODE(kv) decode(kv, a, row)
+    FOR_KV(DECODE)
   }
 }

@@ -47,6 +47,7 @@ typedef enum cpu_x {
   CPU_X_F32,
   CPU_X_BF16, /* k rounded up to CPU_X_STEP */
   CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
+  CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
   CPU_X_U7,   /* codes 0..127: two products with int8 weights fit 16 bits */
   CPU_X_COUNT
 } cpu_x;
@@ -60,7 +61,7 @@ typedef struct cpu_gemm {
   int64_t n, k;
   const void *x; /* cpu_x elements */
   int64_t ldx;
-  const float *x_scale, *x_zero; /* [m]; U8 and U7 only */
+  const float *x_scale, *x_zero; /* [m]; U8, S8 and U7 only */
   const void *w;                 /* panels */
   int64_t panel_bytes;
   uint32_t group;       /* k of one scale in panels of grouped forms; 0: one scale a column */
@@ -88,22 +89,40 @@ typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 
 /* ---- attention ---- */
 
-enum { CPU_ATTENTION_ROWS = 112 }; /* query rows of one block, at most */
+enum {
+  CPU_ATTENTION_ROWS = 112, /* query rows of one block, at most */
+  CPU_ATTENTION_KEYS = 512, /* keys of one tile: longer sequences are gone through tile by tile */
+  CPU_PAGE_ROWS = 256       /* rows of a page of keys and values */
+};
 
 /* One head of one sequence: y[i] = softmax over j of (scale q[i].k[j], capped, + bias) times v[j].  A row that sees no key
- * gives zeros. Positions are row numbers unless query_position and key_position are given (magnitudes below 2^24). */
+ * gives zeros.
+ * Query row i stands at key i * step + shift: what a window, a bias by distance and causality count from, unless
+ * query_position and key_position are given (magnitudes below 2^24). */
 typedef struct cpu_attention {
-  const float *q, *k, *v;
+  const float *q;
+  /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16), ldk and ldv elements apart: in one piece, or in pages of
+   * CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of each. */
+  const void *k, *v;
+  void *const *page; /* NULL: one piece */
+  int64_t k_offset, v_offset;
+  int32_t kv;
   float *y;
-  int64_t ldq, ldk, ldv, ldy, keys, dk, dv;
-  float scale, softcap, sink;                   /* softcap 0: off; sink -INFINITY: none */
+  int64_t ldq, ldk, ldv, ldy, first, keys, dk, dv; /* keys first .. keys-1 are looked at; first is a multiple of a tile */
+  float scale, softcap;                            /* softcap 0: off */
+  const float *sinks;                              /* NULL: none; row i has sinks[i * sink_step] */
+  int64_t sink_step;
   int64_t left, right;                          /* keys seen behind and ahead; -1 all.  causal is right 0 */
+  int64_t step, shift;                          /* step 0: all rows are heads of one query row */
   const int32_t *query_position, *key_position; /* both or none */
-  const int32_t *mask;                          /* [keys] 0 hides, or NULL */
-  const float *bias;                            /* dense: [i * bias_row + j * bias_column] (bias_column 0 or 1), or NULL */
+  const int32_t *mask;                          /* 0 hides key mask_from + index, or NULL */
+  int64_t mask_from;
+  const float *bias; /* dense: [i * bias_row + j * bias_column] (bias_column 0 or 1), or NULL */
   int64_t bias_row, bias_column;
-  const float *relative; /* [j - i + relative_origin], or NULL */
-  float slope;           /* alibi with explicit positions */
+  const float *relative; /* [j - i + relative_origin], step 1 and shift 0; or NULL */
+  const float *distance; /* [far + d], d the distance ahead cut to -far .. far; or NULL */
+  int64_t far;
+  float slope; /* alibi: times the distance ahead */
   /* disentangled: rel_k, rel_q packed panels [relative_columns / panel_cols][dk][panel_cols] (either may be NULL) of the
    * relative rows relative_first ..; relative_row[i - j + relative_origin] is the row of a distance */
   const float *rel_k, *rel_q;
@@ -111,28 +130,45 @@ typedef struct cpu_attention {
   int64_t relative_origin, relative_first, relative_columns;
   float *probs; /* [i * ldp + j], j < probs_columns, or NULL */
   int64_t ldp, probs_columns;
+  float *part; /* [i][2 + dv]: largest score, sum of exponentials and sum of values instead of y, sinks left out; or NULL */
 } cpu_attention;
 typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+/* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
+typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
+
+static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
+  const int64_t row = a->ldk * (a->kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->k_offset + j % CPU_PAGE_ROWS * row
+                 : (const char *)a->k + j * row;
+}
+static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
+  const int64_t row = a->ldv * (a->kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->v_offset + j % CPU_PAGE_ROWS * row
+                 : (const char *)a->v + j * row;
+}
 
 /* Where things lie in the workspace, in floats. */
 typedef struct cpu_attention_plan {
-  int64_t keys, columns;                     /* keys and dv rounded up to whole panels */
-  int64_t v, position, key_side, score, all; /* offsets and total */
-  int64_t rows;                              /* of a block */
+  int64_t keys, columns;                            /* keys of a tile and dv, rounded up to whole panels */
+  int64_t v, position, key_side, score, total, all; /* offsets, and all of it */
+  int64_t rows;                                     /* of a block */
 } cpu_attention_plan;
+/* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
 static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns,
-                                                      int64_t tile_rows, int64_t panel_cols) {
+                                                      int whole, int64_t tile_rows, int64_t panel_cols) {
   cpu_attention_plan p;
-  p.keys = (keys + panel_cols - 1) / panel_cols * panel_cols;
+  const int64_t tile = whole || keys < CPU_ATTENTION_KEYS ? keys : CPU_ATTENTION_KEYS;
+  p.keys = (tile + panel_cols - 1) / panel_cols * panel_cols;
   p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
   p.v = p.keys * dk;
-  p.position = p.v + keys * p.columns;
+  p.position = p.v + p.keys * p.columns;
   p.key_side = p.position + p.keys;
-  p.score = (p.key_side + keys * relative_columns + 15) / 16 * 16;
+  p.score = (p.key_side + tile * relative_columns + 15) / 16 * 16;
   p.rows = 65536 / (p.keys + relative_columns + 1) / tile_rows * tile_rows; /* a block's scores: a quarter of a megabyte */
   if (p.rows > CPU_ATTENTION_ROWS / tile_rows * tile_rows) p.rows = CPU_ATTENTION_ROWS / tile_rows * tile_rows;
   if (p.rows < tile_rows) p.rows = tile_rows;
-  p.all = p.score + p.rows * (p.keys + relative_columns) + 16;
+  p.total = p.score + p.rows * (p.keys + relative_columns) + 16;
+  p.all = p.total + (tile < keys ? p.rows * p.columns : 0);
   return p;
 }
 
@@ -196,6 +232,7 @@ typedef struct cpu_kernels {
   cpu_convert_fn *convert[CPU_X_COUNT];
   cpu_pack_fn *pack;
   cpu_attention_fn *attention;
+  cpu_decode_fn *decode;
   cpu_norm_fn *norm;
   cpu_softmax_fn *softmax;
   cpu_activate_fn *activate;

@@ -29,6 +29,11 @@ V_INLINE vf v_load_even(const float *p, int64_t n) {
 }
 V_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+/* V halves, V bfloat16s as fp32. */
+V_INLINE vf v_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+V_INLINE vf v_load_bf16(const uint16_t *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
 V_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 V_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 V_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "formats/fp16.h"
+
 #define V        4
 #define V_INLINE static inline __attribute__((always_inline))
 
@@ -40,6 +42,11 @@ V_INLINE vf v_load_even(const float *p, int64_t n) {
   return x;
 }
 V_INLINE vf v_set(float x) { return (vf){x, x, x, x}; }
+/* V halves, V bfloat16s as fp32. */
+V_INLINE vf v_load_f16(const uint16_t *p) {
+  return (vf){accel_fp16_to_f32(p[0]), accel_fp16_to_f32(p[1]), accel_fp16_to_f32(p[2]), accel_fp16_to_f32(p[3])};
+}
+V_INLINE vf v_load_bf16(const uint16_t *p) { return (vf)((vu){p[0], p[1], p[2], p[3]} << 16); }
 V_INLINE vf v_add(vf a, vf b) { return a + b; }
 V_INLINE vf v_sub(vf a, vf b) { return a - b; }
 V_INLINE vf v_mul(vf a, vf b) { return a * b; }

@@ -1,0 +1,401 @@
+/* cpu_attention_test.c - attention kernels on every instruction set of this machine against plain loops in double: all keys
+ * packed, tile by tile, and streamed past few rows; in one piece and in pages; fp32, fp16 and bf16. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cpu_guard.h"
+#include "formats/bf16.h"
+#include "formats/fp16.h"
+
+typedef struct attention {
+  cpu_attention a;
+  int64_t rows;
+  float *rel_k, *rel_q; /* row-major [relative rows][dk] */
+  int64_t relative_rows;
+} attention;
+
+/* ---- what is expected ---- */
+
+static double element(const cpu_attention *a, const char *row, int64_t d) {
+  if (a->kv == ACCEL_PLUGIN_F32) return ((const float *)row)[d];
+  uint16_t bits = ((const uint16_t *)row)[d];
+  return a->kv == ACCEL_PLUGIN_F16 ? accel_fp16_to_f32(bits) : accel_bf16_to_f32(bits);
+}
+
+static int64_t ahead(const cpu_attention *a, int64_t i, int64_t j) {
+  return a->key_position ? (int64_t)a->key_position[j] - a->query_position[i] : j - i * a->step - a->shift;
+}
+
+static bool sees(const attention *t, int64_t i, int64_t j) {
+  const cpu_attention *a = &t->a;
+  int64_t d = ahead(a, i, j);
+  return !(a->left >= 0 && -d > a->left) && !(a->right >= 0 && d > a->right) &&
+         !(a->mask && j >= a->mask_from && !a->mask[j - a->mask_from]);
+}
+
+static double score(const attention *t, int64_t i, int64_t j) {
+  const cpu_attention *a = &t->a;
+  double s = 0, side = 0;
+  int64_t d = ahead(a, i, j);
+  for (int64_t c = 0; c < a->dk; c++) s += (double)a->q[i * a->ldq + c] * element(a, cpu_key_at(a, j), c);
+  s *= a->scale;
+  if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
+  if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
+  if (a->relative) s += a->relative[j - i + a->relative_origin];
+  if (a->distance) s += a->distance[(d < -a->far ? -a->far : d > a->far ? a->far : d) + a->far];
+  if (a->slope != 0) s += (double)a->slope * (double)d;
+  if (a->relative_row) {
+    int64_t r = a->relative_row[i - j + a->relative_origin] - a->relative_first;
+    for (int64_t c = 0; c < a->dk; c++) {
+      if (t->rel_k) side += (double)a->q[i * a->ldq + c] * t->rel_k[r * a->dk + c];
+      if (t->rel_q) side += element(a, cpu_key_at(a, j), c) * t->rel_q[r * a->dk + c];
+    }
+    s += a->scale * side;
+  }
+  return s;
+}
+
+/* Scores of row i over keys from .. to-1 as exponentials beside *most, which grows; answers their sum. */
+static double weights(const attention *t, int64_t i, int64_t from, int64_t to, double *w, double *most) {
+  double sum = 0;
+  for (int64_t j = from; j < to; j++) {
+    w[j] = sees(t, i, j) ? score(t, i, j) : -INFINITY;
+    *most = fmax(*most, w[j]);
+  }
+  for (int64_t j = from; j < to; j++) sum += w[j] = w[j] == -INFINITY ? 0 : exp(w[j] - *most);
+  return sum;
+}
+
+static void check_attention(const attention *t) {
+  const cpu_attention *a = &t->a;
+  double *w = malloc(((size_t)a->keys + 1) * sizeof *w);
+  for (int64_t i = 0; i < t->rows; i++) {
+    double most = a->sinks ? a->sinks[i * a->sink_step] : -INFINITY, sink = most;
+    double sum = weights(t, i, 0, a->keys, w, &most) + (sink > -INFINITY ? exp(sink - most) : 0);
+    for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
+    for (int64_t d = 0; d < a->dv; d++) {
+      double y = 0;
+      for (int64_t j = 0; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), d);
+      check("attention", a->y[i * a->ldy + d], y, 2e-5);
+    }
+    for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
+      check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
+  }
+  free(w);
+}
+
+/* ---- operands ---- */
+
+static int32_t *positions(int64_t n, int base, int step) {
+  int32_t *p = guard(n);
+  for (int64_t i = 0; i < n; i++) p[i] = base += pick(1, step);
+  return p;
+}
+
+static float *pack_relative(const float *w, int64_t rows, int64_t dk, int64_t columns) {
+  float *packed = guard(columns * dk);
+  for (int64_t c = 0; c < columns; c += kernels.vector) {
+    int64_t have = rows - c < 0 ? 0 : rows - c < kernels.vector ? rows - c : kernels.vector;
+    kernels.pack(have ? w + c * dk : w, dk, have, dk,
+                 packed + c / kernels.panel_cols * kernels.panel_cols * dk + c % kernels.panel_cols, kernels.panel_cols);
+  }
+  return packed;
+}
+
+enum {
+  PLAIN,
+  CAUSAL,
+  WINDOW,
+  DENSE,
+  DENSE_ROW,
+  RELATIVE,
+  DISTANCE,
+  EXPLICIT,
+  ALIBI,
+  MASKED,
+  SINK,
+  CAPPED,
+  HIDDEN,
+  PROBABILITIES,
+  DISENTANGLED, /* from here on all keys are one tile */
+  KINDS
+};
+
+static void add_kind(attention *t, int kind) {
+  cpu_attention *a = &t->a;
+  int64_t longest = t->rows > a->keys ? t->rows : a->keys;
+  switch (kind) {
+    case CAUSAL:
+      a->right = 0;
+      a->shift = pick(0, 1) ? a->keys - t->rows : pick(-3, 9);
+      break;
+    case WINDOW:
+      a->left = pick(0, 9);
+      a->right = pick(0, 9);
+      a->shift = pick(-9, 9);
+      break;
+    case DENSE:
+      a->bias = filled(t->rows * a->keys);
+      a->bias_row = a->keys;
+      a->bias_column = 1;
+      break;
+    case DENSE_ROW:
+      a->bias = filled(a->keys);
+      a->bias_column = 1;
+      break;
+    case RELATIVE:
+      a->relative = filled(2 * longest);
+      a->relative_origin = longest;
+      break;
+    case DISTANCE:
+      a->far = 7;
+      a->distance = filled(15);
+      a->shift = pick(-5, 20);
+      break;
+    case EXPLICIT:
+      a->query_position = positions(t->rows, 5, 3);
+      a->key_position = positions(a->keys, 0, 4);
+      a->slope = -0.02f;
+      a->left = pick(0, 1) ? 20 : -1;
+      a->right = 0;
+      break;
+    case ALIBI:
+      a->slope = 0.01f;
+      a->shift = pick(-5, 20);
+      a->step = pick(0, 1);
+      break;
+    case MASKED: {
+      a->mask_from = pick(0, 1) ? 0 : pick(0, (int)a->keys - 1);
+      int32_t *mask = guard(a->keys - a->mask_from);
+      for (int64_t j = 0; j < a->keys - a->mask_from; j++) mask[j] = pick(0, 2) != 0;
+      a->mask = mask;
+      break;
+    }
+    case SINK:
+      a->sink_step = pick(0, 1);
+      a->sinks = filled(a->sink_step ? t->rows : 1);
+      break;
+    case CAPPED:
+      a->softcap = 2.5f;
+      break;
+    case PROBABILITIES:
+      a->probs_columns = a->ldp = a->keys + 2;
+      a->probs = guard(t->rows * a->ldp);
+      break;
+    case DISENTANGLED: {
+      int32_t *row = guard(2 * longest);
+      t->relative_rows = 9;
+      for (int64_t d = 0; d < 2 * longest; d++) row[d] = 3 + (int32_t)(d * t->relative_rows / (2 * longest));
+      a->relative_row = row;
+      a->relative_origin = longest;
+      a->relative_first = 3;
+      a->relative_columns = (t->relative_rows + kernels.panel_cols - 1) / kernels.panel_cols * kernels.panel_cols;
+      int which = pick(1, 3);
+      if (which & 1)
+        a->rel_k = pack_relative(t->rel_k = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      if (which & 2)
+        a->rel_q = pack_relative(t->rel_q = filled(t->relative_rows * a->dk), t->relative_rows, a->dk, a->relative_columns);
+      break;
+    }
+    case HIDDEN: { /* nothing is seen: zeros */
+      int32_t *mask = guard(a->keys);
+      memset(mask, 0, (size_t)a->keys * 4);
+      a->mask = mask;
+      break;
+    }
+  }
+}
+
+/* n elements of dtype kv */
+static void *narrow(int kv, int64_t n) {
+  float *x = filled(n);
+  if (kv == ACCEL_PLUGIN_F32) return x;
+  uint16_t *y = guard_bytes((size_t)n * 2);
+  for (int64_t i = 0; i < n; i++) y[i] = kv == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
+  return y;
+}
+
+static void add_keys(attention *t, int kv, bool paged, int64_t gap) {
+  cpu_attention *a = &t->a;
+  const int64_t size = kv == ACCEL_PLUGIN_F32 ? 4 : 2;
+  a->kv = kv;
+  a->ldk = a->dk + gap;
+  a->ldv = a->dv + gap;
+  if (!paged) {
+    a->k = narrow(kv, a->keys ? (a->keys - 1) * a->ldk + a->dk : 0);
+    a->v = narrow(kv, a->keys ? (a->keys - 1) * a->ldv + a->dv : 0);
+    return;
+  }
+  static void *page[64];
+  a->page = page;
+  a->k_offset = gap * size;
+  a->v_offset = (CPU_PAGE_ROWS * a->ldk + 2 * gap) * size;
+  for (int64_t p = 0; p * CPU_PAGE_ROWS < a->keys; p++) page[p] = narrow(kv, CPU_PAGE_ROWS * (a->ldk + a->ldv) + 2 * gap);
+}
+
+static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+  int64_t gap = pick(0, 5);
+  attention t = {.rows = rows};
+  t.a = (cpu_attention){
+      .ldq = dk + gap, .ldy = dv + gap, .keys = keys, .dk = dk, .dv = dv, .scale = 0.7f, .step = 1, .left = -1, .right = -1};
+  t.a.q = filled((rows - 1) * t.a.ldq + dk);
+  t.a.y = guard((rows - 1) * t.a.ldy + dv);
+  add_keys(&t, kv, paged, gap);
+  add_kind(&t, kind);
+  return t;
+}
+
+static cpu_attention_plan plan_of(const cpu_attention *a) {
+  return cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, a->probs || a->relative_row, kernels.tile_rows,
+                              kernels.panel_cols);
+}
+
+/* ---- tests ---- */
+
+static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+  attention t = make(rows, keys, dk, dv, kv, paged, kind);
+  cpu_attention_plan plan = plan_of(&t.a);
+  float *workspace = guard(plan.all);
+  kernels.attention(&t.a, 0, rows, workspace);
+  check_attention(&t);
+  float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y; /* in two calls that meet between blocks: the same bits */
+  int64_t middle = plan.rows < rows ? plan.rows : 0;
+  t.a.y = again;
+  kernels.attention(&t.a, middle, rows, workspace);
+  if (middle) kernels.attention(&t.a, 0, middle, workspace);
+  for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
+  release();
+}
+
+static int dtype_of(int i) { return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16}[i % 3]; }
+
+static void test_attention(void **state) {
+  (void)state;
+  for (int i = 0; i < 30; i++)
+    for (int kind = 0; kind < KINDS; kind++)
+      run_attention(pick(1, 70), pick(1, 70), pick(1, 40), pick(1, 40), kind < DISENTANGLED ? dtype_of(i) : ACCEL_PLUGIN_F32,
+                    kind < DISENTANGLED && pick(0, 1), kind);
+  for (int kind = 0; kind < KINDS; kind++) {
+    run_attention(128, 128, 64, 64, ACCEL_PLUGIN_F32, false, kind);
+    run_attention(16, 16, 32, 32, ACCEL_PLUGIN_F32, false, kind);
+    run_attention(300, 311, 32, 48, ACCEL_PLUGIN_F32, false, kind);
+    run_attention(1, 1, 1, 1, ACCEL_PLUGIN_F32, false, kind);
+  }
+  run_attention(5, 0, 8, 8, ACCEL_PLUGIN_F32, false, PLAIN);
+  run_attention(5, 0, 8, 8, ACCEL_PLUGIN_F16, true, SINK);
+}
+
+/* More keys than a tile. */
+static void test_long(void **state) {
+  (void)state;
+  for (int kind = 0; kind < KINDS; kind++) {
+    bool simple = kind < DISENTANGLED;
+    run_attention(7, 513, 16, 24, simple ? dtype_of(kind) : ACCEL_PLUGIN_F32, simple, kind);
+    run_attention(130, 1100, 20, 7, simple ? dtype_of(kind + 1) : ACCEL_PLUGIN_F32, simple && kind % 2, kind);
+    run_attention(1, 1537, 64, 64, simple ? dtype_of(kind + 2) : ACCEL_PLUGIN_F32, simple, kind);
+  }
+}
+
+static void test_decode(void **state) {
+  (void)state;
+  for (int i = 0; i < 12; i++)
+    for (int kind = 0; kind < PROBABILITIES; kind++) {
+      attention t =
+          make(pick(1, 3), i < 6 ? pick(1, 150) : pick(200, 900), pick(1, 80), pick(1, 150), dtype_of(i), pick(0, 1), kind);
+      kernels.decode(&t.a, 0, t.rows);
+      check_attention(&t);
+      release();
+    }
+  attention t = make(2, 0, 8, 8, ACCEL_PLUGIN_F16, true, SINK);
+  kernels.decode(&t.a, 0, 2);
+  check_attention(&t);
+  release();
+}
+
+/* A range of keys: largest score, sum of exponentials and values, sinks left out. */
+static void check_part(const attention *t, const float *part) {
+  const cpu_attention *a = &t->a;
+  double *w = malloc((size_t)a->keys * sizeof *w);
+  for (int64_t i = 0; i < t->rows; i++, part += 2 + a->dv) {
+    double most = -INFINITY, sum = weights(t, i, a->first, a->keys, w, &most);
+    check("part's top", part[0], most, 1e-5);
+    check("part's sum", part[1], sum, 1e-5 * (1 + sum));
+    for (int64_t d = 0; d < a->dv; d++) {
+      double y = 0;
+      for (int64_t j = a->first; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), d);
+      check("part", part[2 + d], y, 2e-5 * (1 + sum));
+    }
+  }
+  free(w);
+}
+
+static void test_parts(void **state) {
+  (void)state;
+  const int kinds[] = {PLAIN, CAUSAL, WINDOW, ALIBI, SINK, CAPPED, MASKED};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (int few = 0; few < 2; few++) {
+      attention t = make(few ? 2 : 9, 1400, 32, 40, dtype_of((int)k), true, kinds[k]);
+      float *part = t.a.part = guard(t.rows * (2 + t.a.dv));
+      t.a.first = CPU_ATTENTION_KEYS;
+      if (kinds[k] == CAUSAL) t.a.shift = 700; /* keys on both sides */
+      if (few)
+        kernels.decode(&t.a, 0, t.rows);
+      else
+        kernels.attention(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
+      check_part(&t, part);
+      release();
+    }
+}
+
+static void test_special(void **state) {
+  (void)state;
+  float q[4] = {1, 2, 3, 4}, k[4] = {1, -1, NAN, 1}, v[4] = {1, 2, 3, 4}, y[4], workspace[8192];
+  cpu_attention a = {.q = q,
+                     .k = k,
+                     .v = v,
+                     .y = y,
+                     .kv = ACCEL_PLUGIN_F32,
+                     .ldq = 2,
+                     .ldk = 2,
+                     .ldv = 2,
+                     .ldy = 2,
+                     .keys = 2,
+                     .dk = 2,
+                     .dv = 2,
+                     .scale = 1,
+                     .step = 1,
+                     .left = -1,
+                     .right = -1};
+  assert_true(plan_of(&a).all <= 8192);
+  for (int few = 0; few < 2; few++) {
+    q[0] = 1;
+    q[2] = 3;
+    k[2] = NAN;
+    few ? kernels.decode(&a, 0, 2) : kernels.attention(&a, 0, 2, workspace);
+    assert_true(isnan(y[0]) && isnan(y[3])); /* NaN is not hidden */
+    k[2] = 1e30f;
+    q[0] = q[2] = 1e10f; /* infinite score */
+    few ? kernels.decode(&a, 0, 2) : kernels.attention(&a, 0, 2, workspace);
+    assert_true(isnan(y[0]));
+    k[2] = 1e-42f; /* denormals */
+    q[0] = q[2] = 1e-41f;
+    few ? kernels.decode(&a, 0, 2) : kernels.attention(&a, 0, 2, workspace);
+    assert_true(y[0] >= 1 && y[0] <= 3);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_attention), cmocka_unit_test(test_long),    cmocka_unit_test(test_decode),
+      cmocka_unit_test(test_parts),     cmocka_unit_test(test_special),
+  };
+  CPU_GUARD_RUN(tests);
+}
