@@ -21,6 +21,7 @@ struct accel_endpoint {
   const char *directory; /* NULL: no local files (random weights) */
   accel__json_file config;
   accel__checkpoint *checkpoint; /* NULL with random weights */
+  accel__import *import;         /* its weights in codes; NULL: it is not quantised */
   accel__model *model;
   uint64_t seed;
 
@@ -45,7 +46,7 @@ struct accel_endpoint {
 /* What the caller of accel_init asked for, and what the registry says about the model. */
 typedef struct accel__place_request {
   const char *device;    /* "auto", a name, or a chain; never NULL */
-  const char *precision; /* NULL fp32, "auto", or a name */
+  const char *precision; /* NULL: fp32, or what a quantised checkpoint is in; "auto", or a name */
   const char *const *keep_fp32;
   uint32_t n_keep;
   bool bf16_only; /* families that overflow fp16 (T5) */

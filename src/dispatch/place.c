@@ -8,6 +8,7 @@
 #include "dispatch/fit.h"
 #include "dispatch/precision.h"
 #include "dispatch/services.h"
+#include "dispatch/stored.h"
 
 /* ---- one candidate ---- */
 
@@ -31,9 +32,8 @@ static accel_status init_plugin(accel_endpoint *ep, const accel__device *device)
 /* Device and precision are settled: makes the weights' source and, when the memory is there, the plugin's endpoint. */
 static accel_status try_candidate(accel_endpoint *ep, accel__device *device, const char *precision,
                                   const accel__place_request *request) {
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
   accel__fit fit;
-  ACCEL_TRY(accel__precision_for(p, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
+  ACCEL_TRY(accel__endpoint_precision(ep, precision, request->keep_fp32, request->n_keep, &ep->arena, &ep->precision));
   ACCEL_TRY(accel__ask_supports(ep, device, &ep->precision));
   ACCEL_TRY(accel__endpoint_source(ep, &ep->precision, &ep->arena, &ep->source));
   ep->plugin = device->plugin;
@@ -61,8 +61,29 @@ static void add_reason(accel_endpoint *ep, reasons *why, const char *text) {
   if (copy) why->text[why->n++] = copy;
 }
 
+/* What was asked for when nothing was. */
+static const char *default_precision(const accel_endpoint *ep) {
+  const char *own = accel__stored_precision(ep);
+  return own ? own : "fp32";
+}
+
+/* How a quantised checkpoint is run: in its formats, with what that means, or in others. */
+static void add_import_reasons(accel_endpoint *ep, const char *precision, reasons *why) {
+  const char *const *notes;
+  if (!ep->import) return;
+  if (strcmp(precision, accel__stored_precision(ep))) {
+    char *line = accel__arena_printf(&ep->arena, "the checkpoint is quantised (%s): its weights are converted to %s",
+                                     accel__stored_precision(ep), precision);
+    if (line) add_reason(ep, why, line);
+    return;
+  }
+  uint32_t n = accel__import_notes(ep->import, &notes);
+  for (uint32_t i = 0; i < n; i++) add_reason(ep, why, notes[i]);
+}
+
 static accel_status write_placement(accel_endpoint *ep, const accel__device *device, const char *precision,
-                                    const accel__place_request *request, const reasons *why) {
+                                    const accel__place_request *request, reasons *why) {
+  add_import_reasons(ep, precision, why);
   accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
   const char **item = accel__arena_array(&ep->arena, why->n, sizeof *item);
   char *label = accel__arena_printf(&ep->arena, "%s on %s (%s)", ep->name, device->info.name, precision);
@@ -70,7 +91,8 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
                                  : accel__arena_printf(&ep->arena, "random, seed %llu", (unsigned long long)ep->seed);
   const char *got = accel__arena_string(&ep->arena, device->info.name),
              *wanted = accel__arena_string(&ep->arena, request->device);
-  const char *wanted_precision = accel__arena_string(&ep->arena, request->precision ? request->precision : "fp32");
+  const char *wanted_precision =
+      accel__arena_string(&ep->arena, request->precision ? request->precision : default_precision(ep));
   if (!list || !item || !label || !weights || !got || !wanted || !wanted_precision) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(item, why->text, why->n * sizeof *item);
   *list = (accel_strings){.n = why->n, .item = item};
@@ -87,14 +109,16 @@ static accel_status write_placement(accel_endpoint *ep, const accel__device *dev
   return ACCEL_OK;
 }
 
-/* The precisions to try on a device for what was asked, NULL-terminated. */
-static void list_precisions(const accel__device *device, const accel__place_request *request, const char *out[4]) {
+/* The precisions to try on a device for what was asked, NULL-terminated; "auto" begins with a quantised checkpoint's own. */
+static void list_precisions(const accel_endpoint *ep, const accel__device *device, const accel__place_request *request,
+                            const char *out[5]) {
   uint32_t n = 0;
   if (request->precision && !strcmp(request->precision, "auto")) {
+    if (ep->import) out[n++] = accel__stored_precision(ep);
     const char *const *ladder = accel__precision_ladder(&device->facts, request->bf16_only);
-    while (n < 3 && ladder[n]) out[n] = ladder[n], n++;
+    for (uint32_t i = 0; n < 4 && ladder[i]; i++) out[n++] = ladder[i];
   } else {
-    out[n++] = request->precision ? request->precision : "fp32";
+    out[n++] = request->precision ? request->precision : default_precision(ep);
   }
   out[n] = NULL;
 }
@@ -106,8 +130,8 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   accel_status last = ACCEL_ERROR_DEVICE_UNAVAILABLE;
   for (uint32_t i = 0; i < choice->n; i++) {
     accel__device *device = choice->device[i];
-    const char *precisions[4];
-    list_precisions(device, request, precisions);
+    const char *precisions[5];
+    list_precisions(ep, device, request, precisions);
     last = accel__device_test(hardware, device);
     if (last != ACCEL_OK) {
       add_reason(ep, why, accel__message());
@@ -126,8 +150,11 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
   accel__buffer text = {0};
   for (uint32_t i = 0; i < why->n; i++) accel__buffer_printf(&text, "%s%s", i ? "; " : "", why->text[i]);
   accel__fail(last, "%s cannot run on '%s': %s", ep->name, request->device, text.data ? text.data : "no candidate");
-  if (last == ACCEL_ERROR_DOES_NOT_FIT) accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
-  if (last == ACCEL_ERROR_PRECISION) accel__remedy(last, "`accel matrix %s` lists what each device here can run", ep->name);
+  if (last == ACCEL_ERROR_DOES_NOT_FIT)
+    accel__remedy(last, "`accel fit %s` tells which precision or batch would fit", ep->name);
+  if (last == ACCEL_ERROR_PRECISION)
+    accel__remedy(last, "`accel matrix %s` lists what each device here can run%s", ep->name,
+                  ep->import ? "; --precision fp32, bf16 or fp16 dequantises the checkpoint" : "");
   accel__buffer_free(&text);
   return last;
 }
@@ -163,6 +190,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (ep->handle) ep->plugin->cleanup(ep->handle, &ep->host);
   accel__source_free(&ep->source);
   accel__model_free(&ep->model);
+  accel__import_free(&ep->import);
   accel__checkpoint_close(&ep->checkpoint);
   accel__json_free(&ep->config);
   accel__arena_free(&ep->arena);

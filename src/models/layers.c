@@ -11,7 +11,8 @@ enum { NAME_MAX_BYTES = 320 };
 /* ---- names ---- */
 
 static bool present(const accel__build *b, const char *name) {
-  return accel__checkpoint_find(b->request->checkpoint, name) != NULL;
+  return accel__checkpoint_find(b->request->checkpoint, name) != NULL ||
+         accel__import_find(b->request->import, name, NULL, NULL, NULL);
 }
 
 /* `name` or its old TensorFlow spelling (LayerNorm.gamma, LayerNorm.beta); false when neither is there. */

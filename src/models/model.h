@@ -60,6 +60,7 @@ typedef struct accel__embed_head {
 typedef struct accel__model_request {
   const accel__json_file *config;       /* config.json */
   const accel__checkpoint *checkpoint;  /* names decide prefixes and spellings; NULL: canonical names (random weights) */
+  const accel__import *import;          /* names of weights in codes count, too; NULL: none */
   const char *architecture;             /* class to build; NULL: config's architectures[0], else the model type's base class */
   const accel__embed_head *embed;       /* NULL: none */
 } accel__model_request;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/precision.h"
+#include "dispatch/stored.h"
 #include "tasks/matrix.h"
 #include "tasks/open.h"
 #include "tasks/tasks.h"
@@ -58,14 +59,13 @@ static void advise_less(asking *a, const accel__device *device, const accel_plug
 }
 
 static accel_status ask(asking *a, const accel__device *device, const char *name, accel_fit_record *r) {
-  const accel_plugin_program *p = accel__program_view(a->ep->model->program);
   accel__arena arena = {0};
   accel_plugin_precision precision;
   accel__source *source = NULL;
   accel__fit f;
   *r = (accel_fit_record){.device = keep(a, device->info.name), .precision = keep(a, name), .answer = -1, .advice = ""};
-  accel_status status = accel__precision_for(p, name, a->entry ? a->entry->keep_fp32 : NULL,
-                                             a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
+  accel_status status = accel__endpoint_precision(a->ep, name, a->entry ? a->entry->keep_fp32 : NULL,
+                                                  a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
   if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
   accel__fit_work work = work_of(a->report->batch, a->report->seq);

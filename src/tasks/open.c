@@ -63,6 +63,7 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
                         "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
   accel__model_request request = {.config = &ep->config,
                                   .checkpoint = ep->checkpoint,
+                                  .import = ep->import,
                                   .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
@@ -130,6 +131,7 @@ static accel_status build_steps(accel_endpoint *ep, const char *model, accel_ini
   ACCEL_TRY(
       accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, *entry, &ep->arena, &ep->config));
   if (!random) ACCEL_TRY(open_weights(ep, modules));
+  ACCEL_TRY(accel__import_open(&ep->config, ep->checkpoint, &ep->import));
   return build_model(ep, params, modules);
 }
 

@@ -102,7 +102,7 @@ static bool find_codes(const accel__source_from *from, accel__part *part) {
   int64_t n, k;
   if (!accel__import_find(from->import, part->name, &part->format, &n, &k)) return false;
   part->coded = true;
-  part->rows = n;
+  part->rows = part->stored_rows = n;
   part->elements = (uint64_t)n * (uint64_t)k;
   part->tensor = (accel__tensor_info){.name = part->name,
                                       .dtype = (accel_plugin_dtype)part->format.store,
@@ -221,40 +221,55 @@ const char *accel__parts_name(const void *user, int64_t row) {
 
 /* ---- as codes ---- */
 
-bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format) {
-  bool whole = n == 1 && parts[0].first_row == 0 && parts[0].rows == parts[0].tensor.dim[0];
+static bool whole(const accel__part *parts, uint32_t n) { return n == 1 && parts[0].rows == parts[0].stored_rows; }
+
+bool accel__parts_format(const accel__part *parts, uint32_t n, accel_plugin_format *format) {
   for (uint32_t i = 0; i < n; i++)
-    if (!parts[i].coded || !accel_format_equal(&parts[i].format, format)) return false;
-  return whole || (format->group_n == 1 && format->outer == ACCEL_PLUGIN_NO_DTYPE);
+    if (!parts[i].coded || (i > 0 && !accel_format_equal(&parts[i].format, &parts[0].format))) return false;
+  *format = parts[0].format;
+  if (whole(parts, n) || accel_format_plain(format)) return true;
+  format->group_n = 1;
+  return n == 1 || format->outer == ACCEL_PLUGIN_NO_DTYPE; /* there is one outer scale, of all rows */
 }
 
-/* Rows [first, first+count) of `from` behind `at` of `to`. */
+bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format) {
+  accel_plugin_format own;
+  return accel__parts_format(parts, n, &own) && accel_format_equal(&own, format) &&
+         (whole(parts, n) || !accel_format_plain(&own));
+}
+
+/* Rows [first, first+count) of `from` behind `at` of `to`, which has a row of scales for each row. */
 static void copy_rows(const accel__quantised *from, int64_t first, int64_t count, accel__quantised *to, int64_t at) {
   const uint64_t row = accel_row_bytes(from->format.store, from->k);
   const uint64_t groups = (uint64_t)accel_groups(from->k, from->format.group_k);
-  const uint64_t scale = groups * accel_format_bits(from->format.scale) / 8, zero = from->zero ? groups : 0;
-  const uint64_t a = (uint64_t)first, b = (uint64_t)at, n = (uint64_t)count;
-  if (!n) return;
-  memcpy((char *)to->data + b * row, (const char *)from->data + a * row, n * row);
-  memcpy((char *)to->scale + b * scale, (const char *)from->scale + a * scale, n * scale);
-  if (zero) memcpy((char *)to->zero + b * zero, (const char *)from->zero + a * zero, n * zero);
+  const uint64_t scale = groups * accel_format_bits(from->format.scale) / 8;
+  for (int64_t r = 0; r < count; r++) {
+    const uint64_t source = (uint64_t)(first + r), target = (uint64_t)(at + r);
+    const uint64_t block = from->format.group_n ? source / from->format.group_n : 0;
+    memcpy((char *)to->data + target * row, (const char *)from->data + source * row, row);
+    memcpy((char *)to->scale + target * scale, (const char *)from->scale + block * scale, scale);
+    if (from->zero) memcpy((char *)to->zero + target * groups, (const char *)from->zero + block * groups, groups);
+  }
+  if (from->outer) memcpy(to->outer, from->outer, to->bytes.outer);
 }
 
 accel_status accel__parts_codes(const accel__source_from *from, const accel__part *parts, uint32_t n,
                                 accel__quantised *out) {
+  accel_plugin_format format;
   int64_t rows = 0, at = 0;
-  for (uint32_t i = 0; i < n; i++) rows += parts[i].rows;
   *out = (accel__quantised){0};
+  if (!accel__parts_format(parts, n, &format)) return accel__fail(ACCEL_ERROR_INTERNAL, "codes that cannot be joined");
+  for (uint32_t i = 0; i < n; i++) rows += parts[i].rows;
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
     accel__quantised one;
     status = accel__import_read(from->import, parts[i].name, &one);
     if (status != ACCEL_OK) break;
-    if (n == 1 && one.n == rows) {
+    if (whole(parts, n)) {
       *out = one;
       break;
     }
-    if (i == 0) status = accel__quantised_new(&one.format, rows, one.k, out);
+    if (i == 0) status = accel__quantised_new(&format, rows, one.k, out);
     if (status == ACCEL_OK) copy_rows(&one, parts[i].first_row, parts[i].rows, out, at);
     at += parts[i].rows;
     accel__quantised_free(&one);
@@ -262,4 +277,26 @@ accel_status accel__parts_codes(const accel__source_from *from, const accel__par
   if (status != ACCEL_OK) accel__quantised_free(out);
   accel__parts_forget(from, parts, n);
   return status;
+}
+
+/* ---- as they are stored ---- */
+
+bool accel__source_stored(const accel__source_weight *w, const accel__source_from *from, accel_plugin_format *format) {
+  accel__part part[ACCEL__MAX_PARTS] = {{.name = NULL}};
+  const uint32_t n = accel__part_count(w);
+  bool codes = !w->derive && n <= ACCEL__MAX_PARTS;
+  uint8_t plain = ACCEL_PLUGIN_NO_DTYPE;
+  for (uint32_t i = 0; i < n && i < ACCEL__MAX_PARTS; i++) {
+    part[i].name = w->n_parts ? w->parts[i] : w->name;
+    const accel__tensor_info *t = accel__checkpoint_find(from->checkpoint, part[i].name);
+    if (!find_codes(from, &part[i])) codes = false;
+    const uint8_t own = part[i].coded                        ? ACCEL_PLUGIN_F16
+                        : t && t->dtype <= ACCEL_PLUGIN_BF16 ? (uint8_t)t->dtype
+                                                             : ACCEL_PLUGIN_F32;
+    plain = i == 0 || plain == own ? own : ACCEL_PLUGIN_F32;
+  }
+  if (codes && w->stored_rows > 0 && n == 1 && w->rank > 0) part[0].rows = w->dim[0];
+  if (codes && accel__parts_format(part, n, format)) return true;
+  *format = (accel_plugin_format){plain, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  return false;
 }

@@ -12,9 +12,9 @@ enum { ACCEL__MAX_PARTS = 4 };
 typedef struct accel__part {
   const char *name;
   bool coded;
-  accel__tensor_info tensor;  /* plain; dims of codes are [n, k] */
-  accel_plugin_format format; /* codes */
-  int64_t first_row, rows;    /* codes */
+  accel__tensor_info tensor;            /* plain; dims of codes are [n, k] */
+  accel_plugin_format format;           /* codes */
+  int64_t first_row, rows, stored_rows; /* codes */
   uint64_t elements;
 } accel__part;
 
@@ -50,7 +50,10 @@ accel_status accel__parts_read(const void *user, int64_t first, int64_t count, f
 void accel__parts_forget_rows(const void *user, int64_t first, int64_t count);
 const char *accel__parts_name(const void *user, int64_t row);
 
-/* Are all parts in codes of this format, and can those be joined as they are?  Then accel__parts_codes does it. */
+/* The format of the weight in codes when all parts are and those can be joined, or taken apart, as they are; false
+ * otherwise.  Rows taken out of blocks of rows have one scale each. */
+bool accel__parts_format(const accel__part *parts, uint32_t n, accel_plugin_format *format);
+/* Is it this format?  Then accel__parts_codes hands the codes out. */
 bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format);
 accel_status accel__parts_codes(const accel__source_from *from, const accel__part *parts, uint32_t n, accel__quantised *out);
 

@@ -40,6 +40,10 @@ typedef struct accel__source_from {
   uint64_t seed;
 } accel__source_from;
 
+/* The format in which the checkpoint holds a weight: that of its codes (true) when all its parts are in codes and those can
+ * be joined; else F32, F16 or BF16 (false). */
+bool accel__source_stored(const accel__source_weight *w, const accel__source_from *from, accel_plugin_format *format);
+
 typedef struct accel__source accel__source;
 /* Checks every part against the checkpoint: all missing tensors and all wrong shapes are listed by name in one
  * ACCEL_ERROR_FORMAT (at most 20 by name, then a count).  A part fits when dim 0 adds up and the product of its other dims
