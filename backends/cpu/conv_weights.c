@@ -32,9 +32,9 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
   return true;
 }
 
-bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n) {
+bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
   cpu_conv unused;
-  return describe(p, n, &unused);
+  return operand == 1 && describe(p, n, &unused);
 }
 
 /* Tiles as equal in height as whole rows allow. */

@@ -28,8 +28,8 @@ typedef struct cpu_convs {
   int32_t *of; /* [n_node]: index into at, -1 none */
 } cpu_convs;
 
-/* Whether operand 1 of the node is packed here (then nobody needs its rows as they are). */
-bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node);
+/* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
+bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
 /* Packs all of them; formats as in accel_plugin_precision.  cpu_convs_free also after a failure. */
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error);

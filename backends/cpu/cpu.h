@@ -11,6 +11,7 @@
 #include "conv_weights.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
+#include "moe.h"
 #include "pack.h"
 
 /* ---- weights ---- */
@@ -55,6 +56,7 @@ typedef struct cpu_self {
   uint64_t arena_bytes;
   float *outer; /* [n_linear], in the arena: factor of all weights of each */
   cpu_convs convs;
+  cpu_moes moes;
 } cpu_self;
 
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
@@ -68,6 +70,11 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, c
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format);
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
                           size_t why_size);
+
+/* Whether an operand is packed for convolutions or experts: conv_weights.h, moe.h. */
+static inline bool cpu_op_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {
+  return cpu_conv_packs(program, node, operand) || cpu_moe_packs(program, node, operand);
+}
 
 /* ---- devices ---- */
 

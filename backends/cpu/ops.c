@@ -7,6 +7,8 @@ int32_t cpu_launch_op(const cpu_self *s, const kit_launch *l, accel_plugin_error
       return cpu_launch_conv(s, l, error);
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_launch_conv_transpose(s, l, error);
+    case ACCEL_PLUGIN_OP_MOE:
+      return cpu_launch_moe(s, l, error);
     case ACCEL_PLUGIN_OP_POOL:
       return cpu_launch_pool(s, l, error);
     case ACCEL_PLUGIN_OP_RESIZE:
@@ -40,6 +42,8 @@ uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *l, uint3
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
       return cpu_conv_workspace(kernels, l, workers);
+    case ACCEL_PLUGIN_OP_MOE:
+      return cpu_moe_workspace(l);
     case ACCEL_PLUGIN_OP_POOL:
       return cpu_pool_workspace(l, workers);
     case ACCEL_PLUGIN_OP_RESIZE:

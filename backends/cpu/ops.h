@@ -1,5 +1,5 @@
 /* ops.h - convolutions and the other ops that are no matrix products of the token rows: what conv_weights.c packs at init
- * and the launches of conv.c, pool.c, resize.c, group_norm.c, scan.c, shape.c, select.c and moe.c. */
+ * and the launches of conv.c, image.c, scan.c, moe.c, shape.c, elementwise.c and select.c. */
 #ifndef ACCEL_CPU_OPS_H
 #define ACCEL_CPU_OPS_H
 
@@ -23,6 +23,8 @@ uint64_t cpu_resize_workspace(const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_group_norm(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_scan(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_scan_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+int32_t cpu_launch_moe(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+uint64_t cpu_moe_workspace(const kit_launch *shapes);
 int32_t cpu_launch_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_slice(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_broadcast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

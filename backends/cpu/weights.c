@@ -72,7 +72,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     bool packed = !(s->sgemm && cpu_blas_takes(&p->node[i])) && describe(p, &p->node[i], &l);
     s->linear_of[i] = -1;
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if ((!packed || (k != 1 && k != 4)) && !(k == 1 && cpu_conv_packs(p, &p->node[i]))) {
+      if ((!packed || (k != 1 && k != 4)) && !cpu_op_packs(p, &p->node[i], k)) {
         int32_t w = weight_of(p, &p->node[i], k);
         if (w >= 0) s->weight[w].raw = true;
       }
@@ -342,6 +342,7 @@ static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_err
   if (!rc) rc = make_arena(s, host, error);
   if (!rc) rc = fill_arena(s, o, error);
   if (!rc) rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
+  if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
     if (s->weight[i].raw) rc = keep_raw(s, i, o, error);
   if (rc) cpu_unmap(s, host);
@@ -383,6 +384,7 @@ void cpu_close(void *self) {
   free(s->linear_of);
   free(s->arena);
   cpu_convs_free(&s->convs);
+  cpu_moes_free(&s->moes);
   free(s);
 }
 
@@ -408,6 +410,8 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, c
 
 /* Kept as mapped or packed: the matrix's own bytes, but for the rounding up of its columns to whole panels. */
 uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format) {
+  if (program->weight[index].use == ACCEL_PLUGIN_USE_CONV)
+    return (uint64_t)kit_weight_elements(&program->weight[index]) * sizeof(float); /* widened */
   return kit_format_bytes(&program->weight[index], format);
 }
 
@@ -415,7 +419,8 @@ bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel
   cpu_linear l;
   for (uint32_t i = 0; format->store == ACCEL_PLUGIN_F32 && i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l)))
+      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l)) &&
+          !cpu_op_packs(p, &p->node[i], k))
         return true;
   return false;
 }
