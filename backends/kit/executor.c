@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kit/internal.h"
 
@@ -31,6 +32,7 @@ struct accel_plugin_endpoint {
   void *self;
   uint32_t flags;          /* of the precision */
   uint64_t limit, weights; /* memory_limit of the options (0 none) and what the weights take of it */
+  uint64_t *weight_bytes;  /* [n_weight] of which `weights` is the sum */
   kit_endpoint_state state;
   uint32_t max_in, max_out;
   pthread_mutex_t lock;
@@ -372,6 +374,24 @@ static int32_t room_for(instance *inst, uint32_t n, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+}
+
+static void tell_profile(const job *j, const kit_launch *launch, double begin_us) {
+  const int32_t node = (int32_t)launch->index;
+  accel_plugin_step step = {.size = sizeof step,
+                            .entry = j->run.entry,
+                            .node = &node,
+                            .n_node = 1,
+                            .begin_us = begin_us,
+                            .end_us = now_us()};
+  kit_cost(launch, j->endpoint->weight_bytes, &step.flop, &step.bytes);
+  j->host->profile(j->host->self, &step);
+}
+
 static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   uint32_t n = s->n_in + s->n_out;
@@ -397,7 +417,10 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
     if (!e->backend->alloc) launch.workspace = (char *)j->inst->buffer + s->workspace;
   }
   if (error) error->rc = 0;
+  bool watched = j->host && j->host->profile;
+  double begin_us = watched ? now_us() : 0.0;
   int32_t rc = e->backend->launch(e->self, &launch, error);
+  if (!rc && watched) tell_profile(j, &launch, begin_us);
   if (rc && error && !error->rc) kit_launch_fail(&launch, error, rc, "failed with code %d", rc);
   return rc;
 }
@@ -620,9 +643,14 @@ static int32_t check_options(const kit_backend *backend, const accel_plugin_opti
 }
 
 static int32_t check_limit(accel_plugin_endpoint *e, const accel_plugin_options *o, accel_plugin_error *error) {
-  for (uint32_t i = 0; i < e->program->n_weight; i++)
-    e->weights += e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, &o->precision.format[i])
-                                           : kit_format_bytes(&e->program->weight[i], &o->precision.format[i]);
+  e->weight_bytes = calloc(e->program->n_weight + 1, sizeof *e->weight_bytes);
+  if (!e->weight_bytes) return kit_no_memory(error, e->program->n_weight * sizeof *e->weight_bytes);
+  for (uint32_t i = 0; i < e->program->n_weight; i++) {
+    const accel_plugin_format *f = &o->precision.format[i];
+    e->weight_bytes[i] = e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, f)
+                                                  : kit_format_bytes(&e->program->weight[i], f);
+    e->weights += e->weight_bytes[i];
+  }
   e->limit = o->memory_limit;
   if (!e->limit || e->weights <= e->limit) return ACCEL_PLUGIN_OK;
   return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
@@ -671,5 +699,6 @@ void kit_cleanup(accel_plugin_endpoint *e, const accel_plugin_host *host) {
   if (e->self && e->backend->close) e->backend->close(e->self);
   pthread_mutex_destroy(&e->lock);
   kit_program_free(e->program);
+  free(e->weight_bytes);
   free(e);
 }

@@ -90,6 +90,12 @@ void kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan,
 void kit_judge(const kit_backend *backend, const accel_plugin_program *program, const accel_plugin_precision *precision,
                uint32_t entry, accel_plugin_verdict *verdict);
 
+/* ---- cost.c ---- */
+
+/* Operations and bytes of one launch by its op's definition; shapes and rows are set, data is not looked at.  weight_bytes:
+ * [n_weight] what the backend keeps for each weight; NULL: fp32. */
+void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *flop, double *bytes);
+
 /* ---- session.c ---- */
 
 typedef struct kit_endpoint_state { /* what sessions need of their endpoint */

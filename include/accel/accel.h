@@ -436,6 +436,23 @@ ACCEL_API accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *co
 ACCEL_API void accel_token_ids_free(accel_token_ids **ids);
 ACCEL_API accel_status accel_detokenize(accel_tokenizer *tokenizer, const int32_t *ids, uint32_t n, int skip_special_tokens, char **text);
 
+/* ---- profile --------------------------------------------------------------------------------------------------------- */
+
+/* One step of a run: an op of the program, or several that the device does as one. */
+typedef struct accel_profile_step {
+  uint32_t size;
+  uint32_t index;          /* of the node in the program; of the first, where several are joined */
+  const char *node, *op;   /* "encoder.layer.3.attention.self", "ATTENTION"; live as long as the endpoint */
+  const char *entry;       /* of the program: "forward", "embed" */
+  uint32_t stage, joined;  /* layer number; nodes done as one: 1 or more */
+  double begin_us, end_us; /* microseconds; only differences mean anything */
+  double flop, bytes;      /* by the op's definition: additions and multiplications; weights, operands and results once each */
+} accel_profile_step;
+typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
+/* From the next run on every step is told to `fn`, in order, from the thread that makes the run (from several threads, if several run
+ * at once); NULL: off, and then nothing is measured.  Not to be called while the endpoint runs. */
+ACCEL_API accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user);
+
 /* ---- memory ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_fit_params {

@@ -5,6 +5,7 @@
 #include "api/check.h"
 #include "dispatch/pack.h"
 #include "dispatch/queue.h"
+#include "dispatch/services.h"
 #include "tasks/open.h"
 #include "tasks/tasks.h"
 
@@ -43,6 +44,13 @@ accel_status accel_trim(accel_endpoint *endpoint) {
   if (!endpoint->plugin->trim) return ACCEL_OK;
   if (endpoint->plugin->trim(endpoint->handle, &released, &error) != ACCEL_PLUGIN_OK)
     return accel__fail(ACCEL_ERROR_DRIVER, "%s: %s", endpoint->placement.label, error.message);
+  return ACCEL_OK;
+}
+
+accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user) {
+  API_BEGIN();
+  API_NEED(endpoint);
+  accel__set_profile(endpoint, fn, user);
   return ACCEL_OK;
 }
 

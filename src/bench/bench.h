@@ -19,7 +19,32 @@ typedef struct bench_params {
   uint64_t ragged_seed;
   uint64_t seed; /* of the ids */
   uint32_t iters, warmup, rounds;
+  bool profile; /* after the timed runs of the last round as many again, step by step */
 } bench_params;
+
+/* One step of the program, over all profiled runs. */
+typedef struct bench_step {
+  uint32_t index, stage, calls; /* node, layer; calls in all runs */
+  char *node, *op;              /* "encoder.layer.3.attention.self"; "attention" */
+  double us, min_us;            /* of one run: mean, least */
+  double flop, bytes;           /* of one run */
+} bench_step;
+
+typedef struct bench_profile {
+  uint32_t n, runs;
+  bench_step *step;                      /* [n] in the order of the program */
+  double wall_us;                        /* of one run, what lies outside the steps included; mean */
+  double peak_gflops, peak_gbytes_per_s; /* of this machine with as many threads, measured right after; 0: not a CPU */
+} bench_profile;
+
+/* Sums of steps that share something. */
+typedef struct bench_group {
+  const char *name; /* of an op; NULL: a layer */
+  uint32_t stage, calls, nodes;
+  double us, flop, bytes; /* of one run */
+} bench_group;
+/* By op (most time first) or by layer (in order); *groups is to be freed.  Returns how many; 0 without memory. */
+uint32_t bench_group_steps(const bench_profile *profile, bool by_op, bench_group **groups);
 
 typedef struct bench_round {
   double load_ms;     /* accel_init */
@@ -41,6 +66,7 @@ typedef struct bench_result {
   char cpu[128]; /* the machine's, from /proc/cpuinfo */
   int32_t is_amd, listed;
   uint32_t threads;
+  bench_profile profile; /* n 0: none */
 } bench_result;
 
 /* Loads the model `rounds` times and times `iters` runs each.  `placed` is told where the first endpoint runs;
@@ -48,6 +74,32 @@ typedef struct bench_result {
 typedef void (*bench_placed)(void *user, const accel_placement_report *placement);
 accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out);
 void bench_result_free(bench_result *result);
+
+/* Fused multiply-adds that stay in registers, and reads of memory that no cache holds, by `threads` threads at once: what
+ * one cannot do better than.  GFLOP/s, GB/s; 0 when it cannot be measured. */
+double bench_peak_gflops(uint32_t threads);
+double bench_peak_gbytes_per_s(uint32_t threads);
+
+/* The profile as a picture: a self-contained SVG, layers above their steps, width is time; then bars of the ops.  false:
+ * `message` says why. */
+bool bench_picture(const char *path, const bench_result *result, char *message, uint32_t size);
+
+/* A figure of an earlier result beside the new one. */
+typedef struct bench_change {
+  char what[64];
+  double before, after; /* NaN: not there */
+  double times;         /* how many times as good it is now: before / after for times and sizes, after / before for rates */
+  double noise;         /* one standard error of `times`; 0: not known */
+  int verdict;          /* 1 better, -1 worse, 0 within the noise; 2: no verdict */
+} bench_change;
+typedef struct bench_comparison {
+  uint32_t n;
+  bench_change *change;
+  char unlike[512]; /* what was not the same: "threads 1, 2; batch 8, 1"; "" when all was */
+} bench_comparison;
+/* Compares with the JSON of an earlier `accel bench --json`. */
+bool bench_compare(const char *old_json, const bench_result *now, bench_comparison *out, char *message, uint32_t size);
+void bench_comparison_free(bench_comparison *comparison);
 
 /* Adds the result to a SQLite file, which is made when absent.  false: `message` says why. */
 bool bench_store(const char *path, const bench_result *result, char *message, uint32_t size);

@@ -1,5 +1,6 @@
 /* run.c - the timed loop: seeded ids through the encoder of a model, the same work that its peers are given. */
 #include "bench/bench.h"
+#include "bench/collect.h"
 
 #include <cjson/cJSON.h>
 #include <limits.h>
@@ -144,6 +145,21 @@ static accel_status time_endpoint(const bench_params *params, accel_endpoint *en
   return status;
 }
 
+/* As many runs again, now with their steps; the timed ones are left alone by the watching. */
+static accel_status profile_endpoint(const bench_params *params, accel_endpoint *endpoint, const accel_tensors *inputs,
+                                     const char *output, bench_profile *out) {
+  bench_collector collector = {.profile = out};
+  double wall = 0.0, ms = 0.0;
+  accel_status status = accel_set_profile(endpoint, bench_collect, &collector);
+  for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
+    status = timed_run(endpoint, inputs, output, &ms);
+    wall += 1e3 * ms;
+  }
+  accel_set_profile(endpoint, NULL, NULL);
+  bench_collected(&collector, params->iters, wall);
+  return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
+}
+
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
                               bench_round *round) {
   accel_endpoint *endpoint;
@@ -161,6 +177,8 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   if (status == ACCEL_OK) status = choose_output(params, endpoint, out->output, sizeof out->output);
   if (status == ACCEL_OK)
     status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
+  if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
+    status = profile_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, &out->profile);
   free(items[0].data);
   free(items[1].data);
   accel_cleanup(&endpoint);
@@ -245,12 +263,17 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
   }
   if (status == ACCEL_OK) status = summarise(out);
   if (status == ACCEL_OK) note_machine(ctx, out);
+  if (status == ACCEL_OK && out->profile.n && strcmp(out->implementation_type, "CPU") == 0) {
+    out->profile.peak_gflops = bench_peak_gflops(out->threads);
+    out->profile.peak_gbytes_per_s = bench_peak_gbytes_per_s(out->threads);
+  }
   return status;
 }
 
 void bench_result_free(bench_result *result) {
   for (uint32_t k = 0; result->round && k < result->rounds; ++k) free(result->round[k].latency_ms);
   free(result->round);
+  bench_profile_free(&result->profile);
   free(result->lengths);
   *result = (bench_result){0};
 }

@@ -25,6 +25,7 @@ static bool open_file(const char *path, sqlite3 **db, char *message, uint32_t si
   }
   int version = rc == SQLITE_OK ? read_version(*db) : 0;
   if (rc == SQLITE_OK && version == 0) rc = sqlite3_exec(*db, BENCH_SCHEMA, NULL, NULL, NULL);
+  if (rc == SQLITE_OK && version == 1) rc = sqlite3_exec(*db, BENCH_SCHEMA_TO_2, NULL, NULL, NULL);
   if (rc == SQLITE_OK && version > BENCH_SCHEMA_VERSION) {
     snprintf(message, size, "%s: made by a newer accel (schema %d; this one knows %d)", path, version, BENCH_SCHEMA_VERSION);
     return false;
@@ -55,9 +56,9 @@ static int insert_run(sqlite3 *db, const bench_result *r) {
       "INSERT INTO run (time, measured, library, host, cpu, model, weights, task, device, implementation_type, driver, "
       "precision, listed,"
       " threads, batch, lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
-      "prefill_tokens_per_s, peak_rss_bytes)"
+      "prefill_tokens_per_s, peak_rss_bytes, peak_gflops, peak_gbytes_per_s)"
       " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, 'encode', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-      "?, ?, ?, ?, ?)";
+      "?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0))";
   binder b = {0};
   int rc = sqlite3_prepare_v2(db, sql, -1, &b.query, NULL);
   if (rc != SQLITE_OK) return rc;
@@ -71,15 +72,33 @@ static int insert_run(sqlite3 *db, const bench_result *r) {
   bind_int(&b, r->iters), bind_int(&b, r->rounds);
   bind_real(&b, r->load_ms), bind_real(&b, r->median_ms), bind_real(&b, r->min_ms), bind_real(&b, r->p90_ms);
   bind_real(&b, r->items_per_s), bind_real(&b, r->prefill_tokens_per_s), bind_int(&b, (int64_t)r->peak_rss_bytes);
+  bind_real(&b, r->profile.peak_gflops), bind_real(&b, r->profile.peak_gbytes_per_s);
   rc = sqlite3_step(b.query);
   sqlite3_finalize(b.query);
   free(lengths);
   return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static int insert_latencies(sqlite3 *db, const bench_result *r) {
+static int insert_steps(sqlite3 *db, const bench_result *r, int64_t id) {
   sqlite3_stmt *query;
-  int64_t id = sqlite3_last_insert_rowid(db);
+  int rc = sqlite3_prepare_v2(db, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", -1, &query, NULL);
+  if (rc != SQLITE_OK) return rc;
+  rc = SQLITE_DONE;
+  for (uint32_t i = 0; i < r->profile.n && rc == SQLITE_DONE; ++i) {
+    const bench_step *s = &r->profile.step[i];
+    binder b = {.query = query};
+    sqlite3_reset(query);
+    bind_int(&b, id), bind_int(&b, s->index), bind_text(&b, s->node), bind_text(&b, s->op), bind_int(&b, s->stage);
+    bind_int(&b, s->calls), bind_real(&b, 1e-3 * s->us), bind_real(&b, 1e-3 * s->min_us), bind_real(&b, s->flop);
+    bind_real(&b, s->bytes);
+    rc = sqlite3_step(query);
+  }
+  sqlite3_finalize(query);
+  return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+static int insert_latencies(sqlite3 *db, const bench_result *r, int64_t id) {
+  sqlite3_stmt *query;
   int rc = sqlite3_prepare_v2(db, "INSERT INTO latency VALUES (?, ?, ?, ?)", -1, &query, NULL);
   if (rc != SQLITE_OK) return rc;
   rc = SQLITE_DONE;
@@ -100,7 +119,9 @@ bool bench_store(const char *path, const bench_result *result, char *message, ui
   bool stored = open_file(path, &db, message, size);
   if (stored) {
     int rc = insert_run(db, result);
-    if (rc == SQLITE_OK) rc = insert_latencies(db, result);
+    int64_t id = sqlite3_last_insert_rowid(db);
+    if (rc == SQLITE_OK) rc = insert_latencies(db, result, id);
+    if (rc == SQLITE_OK) rc = insert_steps(db, result, id);
     if (rc == SQLITE_OK) rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
     stored = rc == SQLITE_OK;
     if (!stored) snprintf(message, size, "%s: %s", path, sqlite3_errmsg(db));

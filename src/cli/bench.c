@@ -1,13 +1,11 @@
 /* bench.c - accel bench: times a model. */
-#include "bench/bench.h"
+#include "cli/bench.h"
 
 #include <stdlib.h>
 
-#include "cli/print.h"
-
 static void say_placement(void *user, const accel_placement_report *placement) { cli_say_placement(user, placement); }
 
-static int print_json(cli_run *run, const bench_params *params, const bench_result *r) {
+static int print_json(cli_run *run, const bench_params *params, const bench_result *r, const bench_comparison *comparison) {
   cli_json json;
   int code = cli_json_begin(run, "accel.bench/1", &json);
   if (code) return code;
@@ -53,8 +51,13 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_double(&json, "max_ms", r->max_ms);
   cli_json_double(&json, "items_per_s", r->items_per_s);
   cli_json_double(&json, "prefill_tokens_per_s", r->prefill_tokens_per_s);
+  cli_json_null(&json, "decode_tokens_per_s"); /* nothing is decoded by an encoder */
+  cli_json_double(&json, "encoder_ms", r->median_ms);
+  cli_json_null(&json, "decoder_ms_per_token");
   cli_json_int(&json, "peak_rss_bytes", (int64_t)r->peak_rss_bytes);
   cli_json_null(&json, "device_peak_bytes"); /* the public interface does not tell yet */
+  if (r->profile.n) cli_profile_json(&json, &r->profile);
+  if (comparison) cli_comparison_json(&json, run->value[OPT_COMPARE], comparison);
   return cli_json_end(run, &json);
 }
 
@@ -88,20 +91,52 @@ static int read_lengths(cli_run *run, uint32_t **lengths, uint32_t *n) {
   return code;
 }
 
-static int bench(cli_run *run, bench_params *params) {
-  int code = cli_context(run);
-  if (code) return code;
-  bench_result result;
+/* Everything that is written elsewhere than to stdout. */
+static int write_files(cli_run *run, const bench_result *result) {
   char message[512];
+  if (run->value[OPT_DB] && !bench_store(run->value[OPT_DB], result, message, sizeof message))
+    return cli_error(run, ACCEL_ERROR_IO, "%s", message);
+  if (run->value[OPT_PROFILE_SVG] && !bench_picture(run->value[OPT_PROFILE_SVG], result, message, sizeof message))
+    return cli_error(run, ACCEL_ERROR_IO, "%s", message);
+  return 0;
+}
+
+/* old: the text of --compare's file, NULL without it. */
+static int report(cli_run *run, const bench_params *params, const bench_result *result, const char *old) {
+  bench_comparison comparison = {0};
+  char message[256];
+  bool markdown = cli_flag(run, OPT_MARKDOWN);
+  if (old && !bench_compare(old, result, &comparison, message, sizeof message))
+    return cli_error(run, ACCEL_ERROR_FORMAT, "%s: %s", run->value[OPT_COMPARE], message);
+  int code = 0;
+  if (cli_flag(run, OPT_JSON)) {
+    code = print_json(run, params, result, old ? &comparison : NULL);
+  } else {
+    print_table(result);
+    if (result->profile.n) cli_profile_print(&result->profile, markdown);
+    if (old) cli_comparison_print(run->value[OPT_COMPARE], &comparison, markdown);
+  }
+  bench_comparison_free(&comparison);
+  return code;
+}
+
+static int bench(cli_run *run, bench_params *params) {
+  char *old = NULL; /* read first: a wrong name is not to cost a benchmark */
+  int code = run->value[OPT_COMPARE] ? cli_file_read(run, run->value[OPT_COMPARE], &old, NULL) : 0;
+  if (!code) code = cli_context(run);
+  if (code) {
+    free(old);
+    return code;
+  }
+  bench_result result;
   accel_status status = bench_run(run->ctx, params, say_placement, run, &result);
   if (status != ACCEL_OK) code = cli_fail(run, status);
-  if (!code && run->value[OPT_DB] && !bench_store(run->value[OPT_DB], &result, message, sizeof message))
-    code = cli_error(run, ACCEL_ERROR_IO, "%s", message);
-  if (!code && cli_flag(run, OPT_JSON))
-    code = print_json(run, params, &result);
-  else if (!code)
-    print_table(&result);
+  if (!code && params->profile && !result.profile.n)
+    code = cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
+  if (!code) code = write_files(run, &result);
+  if (!code) code = report(run, params, &result, old);
   bench_result_free(&result);
+  free(old);
   return code;
 }
 
@@ -118,7 +153,8 @@ int cmd_bench(cli_run *run) {
                          .seed = (uint64_t)cli_count(run, OPT_SEED, 0),
                          .iters = (uint32_t)cli_count(run, OPT_ITERS, 20),
                          .warmup = (uint32_t)cli_count(run, OPT_WARMUP, 2),
-                         .rounds = (uint32_t)cli_count(run, OPT_ROUNDS, 1)};
+                         .rounds = (uint32_t)cli_count(run, OPT_ROUNDS, 1),
+                         .profile = cli_flag(run, OPT_PROFILE) || run->value[OPT_PROFILE_SVG]};
   uint32_t *lengths = NULL;
   if (!params.batch) params.batch = 1;
   if (run->value[OPT_LENGTHS] && params.ragged) return cli_usage(run, "give --lengths or --ragged, not both");

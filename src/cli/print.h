@@ -49,6 +49,8 @@ typedef struct cli_table {
 
 void cli_table_row(cli_table *table, uint32_t columns,
                    const char *const *cells); /* the first row is the heading; NULL cells are "" */
+/* As a Markdown table, and empties it; `align` as below. */
+void cli_table_markdown(cli_table *table, const char *align);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the right; the last column is
  * cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);

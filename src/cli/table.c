@@ -102,6 +102,12 @@ static const char *cell_at(const cli_table *table, uint32_t row, uint32_t column
   return text ? text : "";
 }
 
+static void empty(cli_table *table) {
+  for (uint32_t i = 0; i < table->rows * table->columns; ++i) free(table->cell[i]);
+  free(table->cell);
+  *table = (cli_table){0};
+}
+
 void cli_table_print(cli_table *table, const char *align) {
   cli_progress_end();
   bool colour = cli_colour(stdout), terminal = isatty(STDOUT_FILENO);
@@ -125,10 +131,27 @@ void cli_table_print(cli_table *table, const char *align) {
     }
     fputs(r == 0 && colour ? "\033[0m\n" : "\n", stdout);
   }
-  for (uint32_t i = 0; i < table->rows * table->columns; ++i) free(table->cell[i]);
-  free(table->cell);
   free(width);
-  *table = (cli_table){0};
+  empty(table);
+}
+
+void cli_table_markdown(cli_table *table, const char *align) {
+  cli_progress_end();
+  for (uint32_t r = 0; r < table->rows; ++r) {
+    for (uint32_t c = 0; c < table->columns; ++c) {
+      fputs("| ", stdout);
+      for (const char *at = cell_at(table, r, c); *at; ++at) {
+        if (*at == '|') putchar('\\');
+        putchar(*at);
+      }
+      putchar(' ');
+    }
+    puts("|");
+    if (r) continue;
+    for (uint32_t c = 0; c < table->columns; ++c) fputs(c < strlen(align) && align[c] == 'r' ? "|---:" : "|---", stdout);
+    puts("|");
+  }
+  empty(table);
 }
 
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n) {

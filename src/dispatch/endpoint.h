@@ -34,6 +34,8 @@ struct accel_endpoint {
   bool check_finite;      /* NaN and infinity in results are errors */
   accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
+  accel_profile_fn profile; /* see accel__set_profile */
+  void *profile_user;
 
   struct accel_queue *queue;
   uint32_t queue_capacity, batch_size, max_length;

@@ -94,6 +94,33 @@ uint64_t accel__weights_identity(const accel_endpoint *ep) {
   return accel__hash(facts, sizeof facts, 5);
 }
 
+/* ---- profile ---- */
+
+static void host_profile(void *self, const accel_plugin_step *step) {
+  accel_endpoint *ep = self;
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  if (!step->n_node || step->node[0] < 0 || (uint32_t)step->node[0] >= p->n_node || step->entry >= p->n_entry) return;
+  const accel_plugin_node *first = &p->node[step->node[0]];
+  accel_profile_step told = {.size = sizeof told,
+                             .index = (uint32_t)step->node[0],
+                             .node = first->out[0] >= 0 ? p->tensor[first->out[0]].name : "",
+                             .op = accel__op_name(first->op),
+                             .entry = p->entry[step->entry].name,
+                             .stage = first->stage,
+                             .joined = step->n_node,
+                             .begin_us = step->begin_us,
+                             .end_us = step->end_us,
+                             .flop = step->flop,
+                             .bytes = step->bytes};
+  ep->profile(ep->profile_user, &told);
+}
+
+void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
+  ep->profile = fn;
+  ep->profile_user = user;
+  ep->host.profile = fn ? host_profile : NULL;
+}
+
 void accel__lend_services(accel_endpoint *ep) {
   ep->host = (accel_plugin_host){.size = sizeof ep->host,
                                  .abi = ACCEL_PLUGIN_ABI_NOW,

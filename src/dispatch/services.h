@@ -8,6 +8,9 @@
  * identity of the plugin's and the library's code. */
 void accel__lend_services(accel_endpoint *ep);
 
+/* Steps of the next runs go to `fn`; NULL: to nobody. */
+void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user);
+
 /* Of the endpoint's weights: what accel__program_identify takes. */
 uint64_t accel__weights_identity(const accel_endpoint *ep);
 

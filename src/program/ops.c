@@ -45,6 +45,11 @@ static const op_row *find_op(int op) {
   return NULL;
 }
 
+const char *accel__op_name(int op) {
+  const op_row *row = find_op(op);
+  return row ? row->name : "?";
+}
+
 /* Copies the next word of *text to out[n]; false at the end of the list. */
 static bool next_word(const char **text, char *out, size_t n) {
   while (**text == ' ') ++*text;

@@ -105,6 +105,7 @@ accel__tensor accel__reduce_rows(accel__program *p, int reduce_kind, accel__tens
 accel_status accel__entry(accel__program *p, const char *name, const accel__tensor *in, uint32_t n_in, const accel__tensor *out, uint32_t n_out);
 
 /* ---- showing ---- */
+const char *accel__op_name(int op); /* "LINEAR"; "?" for a number that is no op */
 void accel__program_text(const accel_plugin_program *p, accel__buffer *out); /* one line a node */
 void accel__program_dot(const accel_plugin_program *p, accel__buffer *out);  /* Graphviz */
 /* Checks a finished program from anywhere: indices in range, order, ranks, operands, attributes; names the node. */

@@ -1,0 +1,17 @@
+/* collect.h - the collector of a profile, between run.c and profile.c. */
+#ifndef ACCEL_BENCH_COLLECT_H
+#define ACCEL_BENCH_COLLECT_H
+
+#include "bench/bench.h"
+
+typedef struct bench_collector {
+  bench_profile *profile;
+  uint32_t next; /* where the next step is looked for first */
+  bool failed;   /* no memory */
+} bench_collector;
+
+void bench_collect(void *collector, const accel_profile_step *step);             /* an accel_profile_fn; one thread */
+void bench_collected(bench_collector *collector, uint32_t runs, double wall_us); /* sums become means of one run */
+void bench_profile_free(bench_profile *profile);
+
+#endif
