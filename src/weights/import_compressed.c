@@ -276,7 +276,8 @@ static accel_status whole_bytes(accel__import *import, const accel__tensor_info 
   e.n = t->dim[0];
   e.k = t->dim[1];
   ACCEL_TRY(check_range(import, &e));
-  if (e.scale->dtype != ACCEL_PLUGIN_U8) ACCEL_TRY(accel__import_float(import, e.scale)); /* U8: mxfp8's exponents */
+  if (e.scale->dtype != ACCEL_PLUGIN_U8 && e.scale->dtype != ACCEL_PLUGIN_E8M0) /* mxfp8's exponents */
+    ACCEL_TRY(accel__import_float(import, e.scale));
   e.zero = accel__import_sibling(import, t->name, stem, ".weight_zero_point");
   if (e.zero && t->dtype != ACCEL_PLUGIN_I8) return accel__import_bad(import, e.zero, "8-bit floats have no zero points");
   e.format = (accel_plugin_format){.store = (uint8_t)t->dtype,

@@ -173,6 +173,7 @@ static accel_status sizes(const accel__import *import, accel__import_entry *e) {
   ACCEL_TRY(accel__import_type(import, e->codes, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape2(import, e->codes, -1, -1));
   ACCEL_TRY(accel__import_shape2(import, e->zero, -1, -1));
+  if (e->codes->elements == 0) return accel__import_bad(import, e->codes, "it is empty");
   if (e->order) ACCEL_TRY(accel__import_shape(import, e->order, 1, (int64_t[]){-1}));
   fit_bits(e);
   e->n = e->codes->dim[1];
