@@ -13,12 +13,11 @@
 #include <string.h>
 
 #include "accel/plugin.h"
-#include "formats/bf16.h"
+#include "formats/convert.h"
 #include "formats/e2m1.h"
 #include "formats/e4m3.h"
 #include "formats/e5m2.h"
 #include "formats/e8m0.h"
-#include "formats/fp16.h"
 #include "formats/int4.h"
 
 /* Of the parts, what the format does not have is NULL.  No alignment is asked for. */
@@ -156,6 +155,26 @@ static inline void accel__decode_codes4(uint8_t store, const uint8_t *row, int64
   if (i < count) out[i] = value[row[(first + i) / 2] & 15];
 }
 
+/* All codes of the eight-bit floats; as constants, so that a look-up is all a code costs. */
+#define ACCEL__FOUR(f, c) f(c), f((c) + 1), f((c) + 2), f((c) + 3)
+#define ACCEL__16(f, c)   ACCEL__FOUR(f, c), ACCEL__FOUR(f, (c) + 4), ACCEL__FOUR(f, (c) + 8), ACCEL__FOUR(f, (c) + 12)
+#define ACCEL__64(f, c)   ACCEL__16(f, c), ACCEL__16(f, (c) + 16), ACCEL__16(f, (c) + 32), ACCEL__16(f, (c) + 48)
+#define ACCEL__256(f)     ACCEL__64(f, 0), ACCEL__64(f, 64), ACCEL__64(f, 128), ACCEL__64(f, 192)
+#define ACCEL__SIGN(c)    ((c)&0x80 ? -1.0f : 1.0f)
+/* (8 + m) * 2^(e - 10), below the normal numbers m * 2^-9 */
+#define ACCEL__E4M3(c)      \
+  (((c)&0x7f) == 0x7f       \
+       ? __builtin_nanf("") \
+       : ACCEL__SIGN(c) * (float)(((c)&7) + ((c)&0x78 ? 8 : 0)) * (float)(1u << ((c)&0x78 ? (c) >> 3 & 15 : 1)) / 1024.0f)
+/* (4 + m) * 2^(e - 17), below the normal numbers m * 2^-16 */
+#define ACCEL__E5M2(c)                                                             \
+  (((c)&0x7f) > 0x7c    ? __builtin_nanf("")                                       \
+   : ((c)&0x7f) == 0x7c ? ACCEL__SIGN(c) * __builtin_inff()                        \
+                        : ACCEL__SIGN(c) * (float)(((c)&3) + ((c)&0x7c ? 4 : 0)) * \
+                              (float)(1u << ((c)&0x7c ? (c) >> 2 & 31 : 1)) / 131072.0f)
+static const float accel__e4m3_values[256] = {ACCEL__256(ACCEL__E4M3)};
+static const float accel__e5m2_values[256] = {ACCEL__256(ACCEL__E5M2)};
+
 static inline void accel__decode_codes8(uint8_t store, const uint8_t *codes, int64_t count, float zero, float scale,
                                         float outer, float *out) {
 #define ACCEL__DECODE(value) \
@@ -168,24 +187,22 @@ static inline void accel__decode_codes8(uint8_t store, const uint8_t *codes, int
       ACCEL__DECODE((float)codes[i]);
       break;
     case ACCEL_PLUGIN_E4M3:
-      ACCEL__DECODE(accel_e4m3_to_f32(codes[i]));
+      ACCEL__DECODE(accel__e4m3_values[codes[i]]);
       break;
     case ACCEL_PLUGIN_E5M2:
-      ACCEL__DECODE(accel_e5m2_to_f32(codes[i]));
+      ACCEL__DECODE(accel__e5m2_values[codes[i]]);
       break;
   }
 #undef ACCEL__DECODE
 }
 
 static inline void accel__decode_plain(uint8_t store, const unsigned char *from, int64_t count, float *out) {
-  uint16_t half;
-  if (store == ACCEL_PLUGIN_F32) {
-    if (count) memcpy(out, from, (size_t)count * 4);
-  } else if (store == ACCEL_PLUGIN_F16) {
-    for (int64_t i = 0; i < count; i++) memcpy(&half, from + i * 2, 2), out[i] = accel_fp16_to_f32(half);
-  } else {
-    for (int64_t i = 0; i < count; i++) memcpy(&half, from + i * 2, 2), out[i] = accel_bf16_to_f32(half);
-  }
+  if (store == ACCEL_PLUGIN_F32)
+    memcpy(out, from, (size_t)count * 4);
+  else if (store == ACCEL_PLUGIN_F16)
+    accel_fp16_array_to_f32(from, (size_t)count, out);
+  else
+    accel_bf16_array_to_f32(from, (size_t)count, out);
 }
 
 /* Rows [first, first+count) as fp32 [count, k]; the format must be known, the rows within n, the parts there. */

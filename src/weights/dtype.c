@@ -2,8 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "formats/bf16.h"
-#include "formats/fp16.h"
+#include "formats/convert.h"
 #include "weights/safetensors.h"
 
 typedef struct stored_type {
@@ -86,9 +85,11 @@ accel_status accel__tensor_to_f32(const accel__tensor_info *t, uint64_t first, u
       if (count) memcpy(out, from, count * sizeof *out);
       return ACCEL_OK;
     case ACCEL_PLUGIN_F16:
-      ELEMENTS(uint16_t, accel_fp16_to_f32(x));
+      accel_fp16_array_to_f32(from, count, out);
+      return ACCEL_OK;
     case ACCEL_PLUGIN_BF16:
-      ELEMENTS(uint16_t, accel_bf16_to_f32(x));
+      accel_bf16_array_to_f32(from, count, out);
+      return ACCEL_OK;
     case ACCEL_PLUGIN_F64:
       ELEMENTS(double, (float)x);
     case ACCEL_PLUGIN_I64:

@@ -224,13 +224,13 @@ static void encode_rows(quantiser *z, const float *x, int64_t first, int64_t cou
 }
 
 static void encode_plain(quantiser *z, const float *x, int64_t first, int64_t count, uint8_t *codes) {
-  const int64_t n = count * z->q->k;
+  const int64_t n = count * z->q->k; /* elements */
   uint16_t *out = (uint16_t *)z->q->data + first * z->q->k;
   (void)codes;
   if (z->f->store == ACCEL_PLUGIN_F16)
-    for (int64_t i = 0; i < n; i++) out[i] = accel_f32_to_fp16(x[i]);
+    accel_f32_array_to_fp16(x, (size_t)n, out);
   else if (z->f->store == ACCEL_PLUGIN_BF16)
-    for (int64_t i = 0; i < n; i++) out[i] = accel_f32_to_bf16(x[i]);
+    accel_f32_array_to_bf16(x, (size_t)n, out);
   /* F32 was read where it belongs */
 }
 

@@ -1,4 +1,5 @@
-/* quantise_search.c - inner loops of quantise-on-load.  Plain C that compilers turn into vectors. */
+/* quantise_search.c - inner loops of quantise-on-load, in the compiler's vectors of eight, which it splits where the machine
+ * has shorter ones. */
 #include "weights/quantise_search.h"
 
 #include <math.h>
@@ -6,18 +7,41 @@
 
 #include "formats/e2m1.h"
 
-enum { LANES = 16 };                       /* candidates tried at once */
+/* FOR_VECTORS(name, parameters, arguments) makes name() of name_body(): compiled for AVX2, too, and taken where the machine
+ * has it.  The numbers are the same: each lane adds in the same order, and no product is contracted into a sum. */
+#define BODY static inline __attribute__((always_inline)) void
+#if defined(__x86_64__) && defined(__GNUC__)
+#define FOR_VECTORS(name, parameters, arguments)                                                \
+  __attribute__((target("avx2"))) static void name##_avx2 parameters { name##_body arguments; } \
+  static void name parameters {                                                                 \
+    if (__builtin_cpu_supports("avx2"))                                                         \
+      name##_avx2 arguments;                                                                    \
+    else                                                                                        \
+      name##_body arguments;                                                                    \
+  }
+#else
+#define FOR_VECTORS(name, parameters, arguments) \
+  static void name parameters { name##_body arguments; }
+#endif
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+#define SELECT(mask, a, b) ((f32x8)(((i32x8)(a) & (mask)) | ((i32x8)(b) & ~(mask))))
+#define MAX(a, b)          SELECT((a) > (b), a, b)
+#define MIN(a, b)          SELECT((a) < (b), a, b)
+
+enum { LANES = 16, VECTORS = LANES / 8 };  /* candidates tried at once */
 static const float to_integer = 0x1.8p23f; /* x + this has 1 as its last place: adding and subtracting rounds */
 
 float accel__peak(const float *x, int64_t n, bool *finite) {
-  uint32_t largest = 0;
+  int32_t largest = 0;
   for (int64_t i = 0; i < n; i++) {
-    uint32_t bits;
+    int32_t bits;
     memcpy(&bits, x + i, sizeof bits);
-    bits &= 0x7fffffffu; /* magnitudes are ordered as their bits; infinity and NaN lie above all */
+    bits &= 0x7fffffff; /* magnitudes are ordered as their bits; infinity and NaN lie above all */
     largest = bits > largest ? bits : largest;
   }
-  *finite = largest < 0x7f800000u;
+  *finite = largest < 0x7f800000;
   float peak;
   memcpy(&peak, &largest, sizeof peak);
   return peak;
@@ -29,21 +53,25 @@ typedef struct integer_lanes {
 } integer_lanes;
 
 /* unit: a power of two that brings the group near 1, so that no product leaves the range of floats. */
-static void sum_lanes(const float *x, int64_t n, float unit, integer_lanes *l) {
-  float xq[LANES] = {0}, qq[LANES] = {0};
+BODY sum_lanes_body(const float *x, int64_t n, float unit, integer_lanes *l) {
+  f32x8 inverse[VECTORS], low[VECTORS], high[VECTORS], xq[VECTORS] = {{0}}, qq[VECTORS] = {{0}};
+  memcpy(inverse, l->inverse, sizeof inverse);
+  memcpy(low, l->low, sizeof low);
+  memcpy(high, l->high, sizeof high);
   for (int64_t i = 0; i < n; i++) {
     const float value = x[i] * unit;
-    for (int j = 0; j < LANES; j++) {
-      float q = (value * l->inverse[j] + to_integer) - to_integer;
-      q = q > l->low[j] ? q : l->low[j];
-      q = q < l->high[j] ? q : l->high[j];
-      xq[j] += value * q;
-      qq[j] += q * q;
+    for (int v = 0; v < VECTORS; v++) {
+      f32x8 q = (inverse[v] * value + to_integer) - to_integer;
+      q = MAX(q, low[v]);
+      q = MIN(q, high[v]);
+      xq[v] += q * value;
+      qq[v] += q * q;
     }
   }
   memcpy(l->xq, xq, sizeof xq);
   memcpy(l->qq, qq, sizeof qq);
 }
+FOR_VECTORS(sum_lanes, (const float *x, int64_t n, float unit, integer_lanes *l), (x, n, unit, l))
 
 /* For codes q the best scale is xq/qq, and it takes xq*xq/qq off the squared error: the lane with the most wins. */
 static float best_lane(const integer_lanes *l, float most, accel__integer_fit *fit) {
@@ -105,13 +133,14 @@ accel__integer_fit accel__fit_uint4(const float *x, int64_t n, float peak) {
   accel__integer_fit fit = {0, 0, 15};
   const span s = span_of(x, n, peak);
   const int middle = (int)(-s.lowest / (s.highest - s.lowest) * 15.0f + 0.5f);
-  float most = 0;
-  for (int zero = middle - 1; zero <= middle + 1; zero++) {
-    if (zero < 0 || zero > 15) continue;
-    spread(&l, 0, 1, &s, -zero, 15 - zero);
-    sum_lanes(x, n, s.unit, &l);
-    most = best_lane(&l, most, &fit);
-  }
+  const int below = middle > 0 ? middle - 1 : 1, above = middle < 15 ? middle + 1 : 14;
+  spread(&l, 0, 1, &s, -middle, 15 - middle);
+  sum_lanes(x, n, s.unit, &l);
+  const float most = best_lane(&l, 0, &fit);
+  spread(&l, 0, 2, &s, -below, 15 - below);
+  spread(&l, 1, 2, &s, -above, 15 - above);
+  sum_lanes(x, n, s.unit, &l);
+  best_lane(&l, most, &fit);
   fit.scale /= s.unit;
   return fit;
 }
@@ -124,16 +153,27 @@ static inline float round_e2m1(float magnitude) {
   return rounded < 6.0f ? rounded : 6.0f;
 }
 
-uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_t count) {
-  float inverse[ACCEL__FLOAT4_CANDIDATES] = {0}, error[ACCEL__FLOAT4_CANDIDATES] = {0};
-  for (uint32_t j = 0; j < count; j++) inverse[j] = 1.0f / scales[j];
+BODY sum_errors_body(const float *x, int64_t n, const float *inverse, float *error) {
+  f32x8 scale, sum = {0};
+  const f32x8 half = (f32x8){0} + 0x1.8p22f, one = (f32x8){0} + 0x1.8p23f, two = (f32x8){0} + 0x1.8p24f,
+              six = (f32x8){0} + 6.0f;
+  memcpy(&scale, inverse, sizeof scale);
   for (int64_t i = 0; i < n; i++) {
-    const float magnitude = fabsf(x[i]);
-    for (int j = 0; j < ACCEL__FLOAT4_CANDIDATES; j++) {
-      const float y = magnitude * inverse[j], off = y - round_e2m1(y);
-      error[j] += off * off;
-    }
+    const f32x8 y = scale * fabsf(x[i]);
+    f32x8 shift = SELECT(y < 4.0f, one, two), rounded; /* as round_e2m1 */
+    shift = SELECT(y < 2.0f, half, shift);
+    rounded = (y + shift) - shift;
+    rounded = MIN(rounded, six);
+    sum += (y - rounded) * (y - rounded);
   }
+  memcpy(error, &sum, sizeof sum);
+}
+FOR_VECTORS(sum_errors, (const float *x, int64_t n, const float *inverse, float *error), (x, n, inverse, error))
+
+uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_t count) {
+  float inverse[ACCEL__FLOAT4_CANDIDATES] = {0}, error[ACCEL__FLOAT4_CANDIDATES];
+  for (uint32_t j = 0; j < count; j++) inverse[j] = 1.0f / scales[j];
+  sum_errors(x, n, inverse, error);
   uint32_t best = 0;
   float least = error[0];
   for (uint32_t j = 1; j < count; j++) {
@@ -145,8 +185,8 @@ uint32_t accel__fit_e2m1(const float *x, int64_t n, const float *scales, uint32_
   return best;
 }
 
-void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
-                          uint8_t *codes) {
+BODY codes_integer_body(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
+                        uint8_t *codes) {
   const float least = (float)low, most = (float)high;
   for (int64_t i = 0; i < n; i++) {
     float q = x[i] * inverse;
@@ -156,8 +196,11 @@ void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low,
     codes[i] = (uint8_t)((int32_t)q + offset);
   }
 }
+FOR_VECTORS(codes_integer,
+            (const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset, uint8_t *codes),
+            (x, n, inverse, low, high, offset, codes))
 
-void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes) {
+BODY codes_e2m1_body(const float *x, int64_t n, float inverse, uint8_t *codes) {
   for (int64_t i = 0; i < n; i++) {
     uint32_t bits;
     memcpy(&bits, x + i, sizeof bits);
@@ -166,3 +209,10 @@ void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes)
     codes[i] = (uint8_t)((halves <= 4 ? halves : 4 + halves / 4) | (int32_t)(bits >> 28 & 8u));
   }
 }
+FOR_VECTORS(codes_e2m1, (const float *x, int64_t n, float inverse, uint8_t *codes), (x, n, inverse, codes))
+
+void accel__codes_integer(const float *x, int64_t n, float inverse, int32_t low, int32_t high, int32_t offset,
+                          uint8_t *codes) {
+  codes_integer(x, n, inverse, low, high, offset, codes);
+}
+void accel__codes_e2m1(const float *x, int64_t n, float inverse, uint8_t *codes) { codes_e2m1(x, n, inverse, codes); }
