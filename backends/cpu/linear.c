@@ -48,18 +48,18 @@ static void split(job *j, int64_t tile_rows, const kit_launch *l) {
 
 /* ---- x ---- */
 
-static const uint8_t x_bytes[CPU_X_COUNT] = {[CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_U7] = 1};
+static const uint8_t x_bytes[CPU_X_COUNT] = {
+    [CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_S8] = 1, [CPU_X_U8B] = 1, [CPU_X_U7B] = 1};
 
-static int64_t padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; }
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
 
-/* Converted rows, then a scale and a zero for each. */
+/* Converted rows, then a scale and a zero for each that has none in it. */
 uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l) {
   if (!s || s->linear_of[l->index] < 0) return 0;
   const cpu_linear *w = &s->linear[s->linear_of[l->index]];
   cpu_x x = kernel_of(s, w)->x;
   uint64_t rows = (uint64_t)kit_row_count(&l->out[0]);
-  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)padded(w->k) * x_bytes[x] + 2 * sizeof(float));
+  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)cpu_x_row(x, w->k) * x_bytes[x] + 2 * sizeof(float));
 }
 
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
@@ -67,17 +67,18 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
   int64_t row = cpu_share(j->rows, index, j->convert_tasks), end = cpu_share(j->rows, index + 1, j->convert_tasks);
   (void)worker;
   j->convert(j->from + row * j->from_ld, j->from_ld, end - row, j->g.k,
-             (char *)j->g.x + (uint64_t)(row * j->g.ldx) * j->x_bytes, j->g.ldx, (float *)j->g.x_scale + row,
-             (float *)j->g.x_zero + row);
+             (char *)j->g.x + (uint64_t)(row * j->g.ldx) * j->x_bytes, j->g.ldx,
+             j->g.x_scale ? (float *)j->g.x_scale + row : NULL, j->g.x_zero ? (float *)j->g.x_zero + row : NULL);
 }
 
 static void convert(job *j, cpu_x x, const kit_launch *l) {
   const double bytes_per_ns = 8;
   j->x_bytes = x_bytes[x];
-  j->g.ldx = padded(j->g.k);
+  j->g.ldx = cpu_x_row(x, j->g.k);
   j->g.x = l->workspace;
   j->g.x_scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * j->g.ldx) * j->x_bytes);
   j->g.x_zero = j->g.x_scale + j->rows;
+  if (cpu_x_blocked(x)) j->g.x_scale = j->g.x_zero = NULL;
   j->convert_tasks = cpu_tasks(l, j->rows, (double)j->g.k * sizeof(float) / bytes_per_ns);
   cpu_parallel(l, j->convert_tasks, convert_task, j);
 }

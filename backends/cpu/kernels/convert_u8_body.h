@@ -70,10 +70,37 @@ V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t
   }
 }
 
-#define CONVERT(x_type, codes)                                                                                        \
+/* By blocks of a row, whose scales and zeros lie behind its codes. */
+V_INLINE void convert_blocks(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
+                             int64_t ldy) {
+  const int64_t block = cpu_x_block(k), blocks = cpu_x_blocks(k), padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
+                whole = k / block * block;
+  for (int64_t i = 0; i < rows; i++, x += ldx, y += ldy) {
+    float *scale = (float *)(void *)(y + padded), *zero = scale + blocks;
+    convert_rows(codes, x, block, whole / block, block, y, block, scale, zero);
+    if (whole < k)
+      convert_rows(codes, x + whole, block, 1, k - whole, y + whole, padded - whole, scale + blocks - 1, zero + blocks - 1);
+  }
+}
+
+#define CONVERT(x_type, convert)                                                                                      \
   void CONVERT_NAME(x_type)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale, \
                             float *zero) {                                                                            \
-    convert_rows(codes, x, ldx, rows, k, y, ldy, scale, zero);                                                        \
+    (void)scale, (void)zero;                                                                                          \
+    convert;                                                                                                          \
   }
-CONVERT(u8, 255)
-CONVERT(u7, 127)
+#if defined(CONVERT_SIGNED)
+void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
+                      float *zero) {
+  uint8_t *codes = y;
+  convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero);
+  for (int64_t i = 0; i < rows; i++) {
+    for (int64_t j = 0; j < k; j++) codes[i * ldy + j] ^= 0x80; /* less 128; what follows stays 0 */
+    zero[i] -= 128.0f;
+  }
+}
+#else
+CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8b, convert_blocks(255, x, ldx, rows, k, y, ldy))
+CONVERT(u7b, convert_blocks(127, x, ldx, rows, k, y, ldy))
+#endif

@@ -6,6 +6,7 @@
 #define ACCEL_CPU_KERNELS_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -48,10 +49,26 @@ typedef enum cpu_x {
   CPU_X_BF16, /* k rounded up to CPU_X_STEP */
   CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
   CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
-  CPU_X_U7,   /* codes 0..127: two products with int8 weights fit 16 bits */
+  CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
+  CPU_X_U7B,  /* codes 0..127: two products with int8 weights fit 16 bits */
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
+
+/* k of one scale and zero of a blocked cpu_x.  A few large columns of a layer norm's result then spoil their own block only;
+ * longer rows are results of activations, which have none. */
+static inline bool cpu_x_blocked(cpu_x x) { return x == CPU_X_U8B || x == CPU_X_U7B; }
+static inline int64_t cpu_x_block(int64_t k) {
+  return k <= 1024 ? CPU_X_STEP : (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+}
+static inline int64_t cpu_x_blocks(int64_t k) { return k > 0 ? (k + cpu_x_block(k) - 1) / cpu_x_block(k) : 0; }
+/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks].
+ */
+static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
+  const int64_t codes = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
+                scales = cpu_x_blocks(k) * 2 * (int64_t)sizeof(float);
+  return cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
+}
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
@@ -61,7 +78,7 @@ typedef struct cpu_gemm {
   int64_t n, k;
   const void *x; /* cpu_x elements */
   int64_t ldx;
-  const float *x_scale, *x_zero; /* [m]; U8, S8 and U7 only */
+  const float *x_scale, *x_zero; /* [m]; U8 and S8 only, else NULL */
   const void *w;                 /* panels */
   int64_t panel_bytes;
   uint32_t group;       /* k of one scale in panels of grouped forms; 0: one scale a column */
@@ -79,7 +96,7 @@ typedef struct cpu_gemm {
  * are. */
 typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
 
-/* Rows of x as a cpu_x: y [rows][ldy], ldy = k rounded up to CPU_X_STEP (the rest zeros); scale[rows] and zero[rows] for the
+/* Rows of x as a cpu_x: y [rows][ldy], ldy = cpu_x_row (codes past k are zeros); scale[rows] and zero[rows] for the
  * integers, NULL else.  A row with an infinity or NaN gets a scale that is NaN. */
 typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                             float *zero);
@@ -196,6 +213,8 @@ typedef int32_t cpu_unary_fn(int32_t kind, float alpha, float beta, const float 
  * know (pow, where). */
 typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, const float *b, int32_t b_step, float *y,
                               int64_t n);
+/* y[i] = x[i], i < n; x: any alignment, accel_plugin_dtype F16 or BF16. */
+typedef void cpu_widen_fn(int32_t store, const void *x, float *y, int64_t n);
 /* y += weight x */
 typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
 
@@ -238,6 +257,7 @@ typedef struct cpu_kernels {
   cpu_activate_fn *activate;
   cpu_unary_fn *unary;
   cpu_binary_fn *binary;
+  cpu_widen_fn *widen;
   cpu_accumulate_fn *accumulate;
   cpu_rope_fn *rope;
   cpu_conv_fn *conv; /* ops.h */
