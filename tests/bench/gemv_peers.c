@@ -31,9 +31,10 @@ static double now(void) {
 static int ascending(const void *a, const void *b) {
   return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
-static double median(const double *x, int n) {
+/* Of x[i], or of x[i] / by[i]: shares of what was measured next to it stand a machine that others use, too. */
+static double median(const double *x, const double *by, int n) {
   double sorted[MAX_ROUNDS];
-  memcpy(sorted, x, (size_t)n * sizeof *x);
+  for (int i = 0; i < n; i++) sorted[i] = by ? x[i] / by[i] : x[i];
   qsort(sorted, (size_t)n, sizeof *sorted, ascending);
   return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
@@ -375,7 +376,7 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
     if (strcmp(peer_types[t].name, f->peer)) continue;
     has[0] = peer_make(&peers[0], peer_types[t].type, ggml_backend_cpu_buffer_type(), source, x, n, k);
     void *kind = repacking();
-    if (kind && (!strcmp(f->peer, "Q4_0") || !strcmp(f->peer, "Q8_0")))
+    if (kind && !strcmp(f->peer, "Q4_0")) /* of these types it has the layout for Q4_0 alone; others abort */
       has[1] = peer_make(&peers[1], peer_types[t].type, kind, source, x, n, k);
   }
   for (int q = 0; q < n_pools; q++) {
@@ -388,15 +389,18 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
       for (int i = 0; i < 2; i++)
         if (has[i]) theirs[i][at] = peer_time(&peers[i], threads);
     }
-    const double bytes = (double)(w.panels * w.panel_bytes), seconds = median(ours, rounds), top = median(read, rounds);
+    const double bytes = (double)(w.panels * w.panel_bytes), seconds = median(ours, NULL, rounds);
+    double rate[MAX_ROUNDS];
+    for (int r = 0; r < rounds; r++) rate[r] = bytes / ours[r] * 1e-9;
     printf("%5lld x %-5lld %u thread%s %-8s %6.2f GB/s, %5.1f %% of %6.2f read; in L2 %6.2f GB/s a thread; %7.2f Gweights/s",
-           (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name, bytes / seconds * 1e-9,
-           100e-9 * bytes / seconds / top, top, median(cached, rounds), (double)(n * k) / seconds * 1e-9);
+           (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name, median(rate, NULL, rounds),
+           100 * median(rate, read, rounds), median(read, NULL, rounds), median(cached, NULL, rounds),
+           (double)(n * k) / seconds * 1e-9);
     for (int i = 0; i < 2; i++) {
       if (!has[i]) continue;
-      double t = median(theirs[i], rounds);
-      printf("; x %.2f of %s%s (%.2f GB/s, %.1f %%, cosine %.5f)", t / seconds, f->peer, names[i], peers[i].bytes / t * 1e-9,
-             100e-9 * peers[i].bytes / t / top, peer_agrees(&peers[i], source, x, n, k));
+      double t = median(theirs[i], NULL, rounds);
+      printf("; x %.2f of %s%s (%.2f GB/s, cosine %.5f)", median(theirs[i], ours, rounds), f->peer, names[i],
+             peers[i].bytes / t * 1e-9, peer_agrees(&peers[i], source, x, n, k));
     }
     printf("\n");
     fflush(stdout);
