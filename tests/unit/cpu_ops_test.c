@@ -1,0 +1,434 @@
+/* cpu_ops_test.c - the kernels of ops.h on every instruction set of this machine against plain loops in double.
+ *
+ * Operands end where an unreadable page begins: a kernel that touches one element too many dies here. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kernels/kernels.h"
+
+static cpu_kernels kernels; /* of the ISA at hand */
+
+/* ---- operands ---- */
+
+static uint32_t seed;
+static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
+static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
+static int64_t pick(int64_t low, int64_t high) { return low + (int64_t)(next_random() >> 8) % (high - low + 1); }
+
+typedef struct guarded {
+  void *map;
+  size_t size;
+} guarded;
+static guarded live[64];
+static int n_live;
+
+static float *guard(int64_t n) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)n * 4, body = (bytes + page - 1) / page * page;
+  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(map != MAP_FAILED && n_live < 64);
+  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
+  live[n_live++] = (guarded){map, body + page};
+  return (float *)(void *)(map + body - bytes);
+}
+static void release(void) {
+  while (n_live > 0) {
+    n_live--;
+    munmap(live[n_live].map, live[n_live].size);
+  }
+}
+static float *filled(int64_t n) {
+  float *x = guard(n);
+  for (int64_t i = 0; i < n; i++) x[i] = noise();
+  return x;
+}
+static void check(const char *what, float got, double want, double bound) {
+  if (isnan(want) && isnan(got)) return;
+  if (!(fabs(got - want) <= bound) && got != want)
+    fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
+}
+
+/* ---- planes ---- */
+
+static cpu_plane random_plane(int64_t most) {
+  cpu_plane p;
+  for (int i = 0; i < 2; i++) {
+    p.kernel[i] = pick(1, 5);
+    p.stride[i] = pick(1, 3);
+    p.dilation[i] = pick(1, 2);
+    p.begin[i] = pick(0, 3);
+    p.end[i] = pick(0, 3);
+    int64_t span = (p.kernel[i] - 1) * p.dilation[i] + 1;
+    p.in[i] = pick(span > p.begin[i] + p.end[i] ? span - p.begin[i] - p.end[i] : 1, most);
+    p.out[i] = (p.in[i] + p.begin[i] + p.end[i] - span) / p.stride[i] + 1;
+  }
+  return p;
+}
+static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
+
+/* x[in] under tap (ky, kx) of output (oy, ox), or `outside`. */
+static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky, int64_t kx, double outside) {
+  int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
+          c = ox * p->stride[1] - p->begin[1] + kx * p->dilation[1];
+  return y < 0 || y >= p->in[0] || c < 0 || c >= p->in[1] ? outside : x[y * p->in[1] + c];
+}
+
+static void test_conv(void) {
+  for (int round = 0; round < 40; round++) {
+    cpu_plane p = random_plane(round % 8 == 0 ? 60 : 24);
+    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = area(p.kernel), rows = pick(1, 40);
+    cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = area(p.out)};
+    int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
+    g.height = (rows + tiles - 1) / tiles;
+    tiles = (rows + g.height - 1) / g.height;
+    float *w = filled(rows * g.k), *packed = guard(tiles * g.k * g.height), *y = guard(rows * g.ldy),
+          *again = guard(rows * g.ldy);
+    for (int64_t t = 0; t < tiles; t++)
+      for (int64_t k = 0; k < g.k; k++)
+        for (int64_t i = 0; i < g.height; i++)
+          packed[(t * g.k + k) * g.height + i] = t * g.height + i < rows ? w[(t * g.height + i) * g.k + k] : 0.0f;
+    g.x = filled(channels * area(p.in));
+    g.w = packed;
+    g.y = y;
+    g.bias = round % 3 ? filled(rows) : NULL;
+    g.residual = round % 2 ? filled(rows * g.ldy) : NULL;
+    g.act = round % 2 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_NONE;
+    float *workspace = guard(CPU_CONV_WORKSPACE);
+    kernels.conv(&g, 0, g.ldy, 0, tiles, workspace);
+    for (int64_t o = 0; o < rows; o++)
+      for (int64_t i = 0; i < g.ldy; i++) {
+        double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * g.ldy + i] : 0.0);
+        for (int64_t k = 0; k < g.k; k++)
+          sum += w[o * g.k + k] * under(&p, g.x + k / taps * area(p.in), i / p.out[1], i % p.out[1], k % taps / p.kernel[1],
+                                        k % p.kernel[1], 0.0);
+        check("conv", y[o * g.ldy + i], round % 2 && sum < 0 ? 0 : sum, 1e-5 * (double)(g.k + 1));
+      }
+    g.y = again; /* in pieces: the same bits */
+    int64_t cut = g.ldy > kernels.panel_cols ? kernels.panel_cols : g.ldy;
+    for (int64_t t = 0; t < tiles; t++) {
+      kernels.conv(&g, cut, g.ldy, t, t + 1, workspace);
+      kernels.conv(&g, 0, cut, t, t + 1, workspace);
+    }
+    assert_memory_equal(y, again, (size_t)(rows * g.ldy) * 4);
+    release();
+  }
+}
+
+static void test_depthwise_and_pool(void) {
+  for (int round = 0; round < 60; round++) {
+    cpu_plane p = random_plane(round % 4 ? 20 : 70);
+    int64_t out = area(p.out);
+    float *x = filled(area(p.in)), *w = filled(area(p.kernel)), *y = guard(out),
+          *workspace = guard(cpu_depthwise_layout(&p).all);
+    cpu_depthwise d = {.plane = p, .x = x, .w = w, .y = y, .bias = 0.25f, .residual = round % 2 ? filled(out) : NULL};
+    kernels.depthwise(&d, workspace);
+    for (int64_t i = 0; i < out; i++) {
+      double sum = 0.25 + (d.residual ? d.residual[i] : 0.0);
+      for (int64_t t = 0; t < area(p.kernel); t++)
+        sum += w[t] * under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], 0.0);
+      check("depthwise", y[i], sum, 1e-5);
+    }
+    p.dilation[0] = p.dilation[1] = 1; /* windows of pooling have none: the outputs stay inside */
+    for (int max = 0; max < 2; max++) {
+      float *rows = filled(p.out[0]), *cols = filled(p.out[1]);
+      if (max && round % 3 == 0) x[pick(0, area(p.in) - 1)] = NAN;
+      cpu_pool g = {.plane = p, .x = x, .row_count = rows, .col_count = cols, .y = y, .max = max};
+      kernels.pool(&g, guard(cpu_depthwise_layout(&p).all));
+      for (int64_t i = 0; i < out; i++) {
+        double sum = 0, most = -INFINITY;
+        for (int64_t t = 0; t < area(p.kernel); t++) {
+          double v = under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], max ? -INFINITY : 0.0);
+          sum += v;
+          if (v > most || isnan(v)) most = v;
+        }
+        double mean = sum / (rows[i / p.out[1]] * cols[i % p.out[1]]);
+        check("pool", y[i], max ? most : mean, max ? 0 : 1e-5 * (1 + fabs(mean)));
+      }
+    }
+    release();
+  }
+}
+
+static void test_taps(void) {
+  for (int round = 0; round < 20; round++) {
+    int64_t rows = pick(1, 9), taps = pick(1, 5), dilation = pick(1, 3), cols = pick(1, 70),
+            n = rows + (taps - 1) * dilation;
+    const float *x[64];
+    for (int64_t i = 0; i < n; i++) x[i] = filled(cols);
+    cpu_tap g = {.x = x, .w = filled(taps * cols), .bias = round % 2 ? filled(cols) : NULL, .y = guard(rows * cols)};
+    g.residual = round % 3 ? NULL : filled(rows * cols);
+    g.cols = cols;
+    g.taps = taps;
+    g.dilation = dilation;
+    kernels.taps(&g, rows);
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < cols; c++) {
+        double sum = (g.bias ? g.bias[c] : 0.0) + (g.residual ? g.residual[r * cols + c] : 0.0);
+        for (int64_t t = 0; t < taps; t++) sum += (double)g.w[t * cols + c] * x[r + t * dilation][c];
+        check("taps", g.y[r * cols + c], sum, 1e-5);
+      }
+    release();
+  }
+}
+
+static void test_transpose(void) {
+  for (int round = 0; round < 20; round++) {
+    int64_t rows = pick(1, 50), cols = pick(1, 50), ldx = rows + pick(0, 3), ldy = cols + pick(0, 3);
+    float *x = filled((cols - 1) * ldx + rows), *y = guard((rows - 1) * ldy + cols);
+    kernels.transpose(x, ldx, y, ldy, rows, cols);
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < cols; c++) assert_true(y[r * ldy + c] == x[c * ldx + r]);
+    release();
+  }
+}
+
+/* ---- folds ---- */
+
+static double folded(int kind, const float *x, int64_t n, int64_t stride, const float *weight) {
+  double sum = 0, all = 0, best = x[0];
+  int64_t at = 0;
+  for (int64_t k = 0; k < n; k++) {
+    double v = x[k * stride], w = weight ? weight[k] : 1.0;
+    sum += w * v;
+    all += w;
+    bool better = isnan(v) || (kind == ACCEL_PLUGIN_REDUCE_MIN ? v < best : v > best);
+    if (!isnan(best) && better) best = v, at = k;
+  }
+  switch (kind) {
+    case ACCEL_PLUGIN_REDUCE_SUM:
+      return sum;
+    case ACCEL_PLUGIN_REDUCE_MEAN:
+      return sum / fmax(all, 1e-9);
+    case ACCEL_PLUGIN_REDUCE_ARGMAX:
+      return (double)at;
+    case ACCEL_PLUGIN_REDUCE_FIRST:
+      return x[0];
+    case ACCEL_PLUGIN_REDUCE_LAST:
+      return x[(n - 1) * stride];
+  }
+  return best;
+}
+
+static double read_result(int kind, const float *y) {
+  int32_t whole;
+  memcpy(&whole, y, sizeof whole);
+  return kind == ACCEL_PLUGIN_REDUCE_ARGMAX ? (double)whole : (double)*y;
+}
+
+static void test_folds(void) {
+  for (int round = 0; round < 84; round++) {
+    int kind = 1 + round % 7;
+    int64_t n = round % 5 ? pick(1, 40) : pick(1000, 3000), cols = pick(1, 50), stride = cols + pick(0, 2);
+    float *x = filled((n - 1) * stride + cols), *y = guard(cols), *row = filled(n), *one = guard(1);
+    float *weight = kind <= ACCEL_PLUGIN_REDUCE_MEAN && round % 2 ? filled(n) : NULL;
+    for (int64_t i = 0; weight && i < n; i++) weight[i] = fabsf(weight[i]) + 0.1f;
+    if (round % 3 == 0) x[pick(0, n - 1) * stride] = row[pick(0, n - 1)] = kind > 2 ? NAN : INFINITY;
+    if (round % 4 == 0) row[pick(0, n - 1)] = -INFINITY;
+    kernels.fold(kind, x, n, stride, weight, y, cols);
+    for (int64_t c = 0; c < cols; c++)
+      check("fold", (float)read_result(kind, y + c), folded(kind, x + c, n, stride, weight), 1e-4);
+    kernels.fold_row(kind, row, n, weight, one);
+    check("fold row", (float)read_result(kind, one), folded(kind, row, n, 1, weight), 1e-4);
+    release();
+  }
+}
+
+static void test_softmax(void) {
+  for (int round = 0; round < 20; round++) {
+    int64_t n = pick(1, 30), cols = pick(1, 40), stride = cols + pick(0, 2);
+    float *x = filled((n - 1) * stride + cols), *y = guard((n - 1) * stride + cols);
+    kernels.softmax_columns(x, y, n, stride, cols, round % 2);
+    for (int64_t c = 0; c < cols; c++) {
+      double sum = 0;
+      for (int64_t k = 0; k < n; k++) sum += exp(x[k * stride + c]);
+      for (int64_t k = 0; k < n; k++) {
+        double want = exp(x[k * stride + c]) / sum;
+        check("softmax", y[k * stride + c], round % 2 ? log(want) : want, 2e-6);
+      }
+    }
+    release();
+  }
+}
+
+/* ---- elementwise ---- */
+
+static void test_elementwise(void) {
+  const float odd[] = {0.0f,          -0.0f,          NAN,           INFINITY, -INFINITY, 1e9f, -3e5f,
+                       2147483648.0f, -2147483904.0f, 2147483520.0f, 1e-40f,   -0.9f};
+  for (int64_t n = 0; n < 40; n++) {
+    float *x = filled(n), *a = filled(n), *b = filled(n), *y = guard(n), two = 2.0f, third = 3.0f;
+    int32_t *whole = (int32_t *)(void *)guard(n);
+    for (int64_t i = 0; i < n; i++) x[i] = i % 3 ? x[i] * 100 : odd[pick(0, 11)];
+    for (int cosine = 0; cosine < 2; cosine++) {
+      kernels.wave(cosine, x, y, n);
+      for (int64_t i = 0; i < n; i++) check("wave", y[i], cosine ? cos(x[i]) : sin(x[i]), 3e-7);
+    }
+    kernels.to_int(x, whole, n);
+    for (int64_t i = 0; i < n; i++) {
+      double want = isnan(x[i]) ? 0 : fmax(fmin(trunc(x[i]), 2147483647.0), -2147483648.0);
+      assert_true((double)whole[i] == want);
+    }
+    kernels.to_float(whole, y, n);
+    for (int64_t i = 0; i < n; i++) assert_true(y[i] == (float)whole[i]);
+    for (int64_t i = 0; i < n; i++) a[i] = fabsf(a[i]) + 0.01f;
+    kernels.power(a, 1, b, 1, y, n);
+    for (int64_t i = 0; i < n; i++) check("power", y[i], pow(a[i], b[i]), 1e-4);
+    kernels.power(x, 1, &two, 0, y, n);
+    for (int64_t i = 0; i < n; i++) check("square", y[i], (double)(x[i] * x[i]), 0);
+    kernels.power(b, 1, &third, 0, y, n);
+    for (int64_t i = 0; i < n; i++) check("cube", y[i], pow(b[i], 3), 1e-6);
+    for (int steps = 0; steps < 8; steps++) {
+      kernels.choose(1, x, 1, a, steps & 1, b, steps >> 1 & 1, y, n);
+      for (int64_t i = 0; i < n; i++) assert_true(y[i] == (x[i] != 0 ? a[steps & 1 ? i : 0] : b[steps >> 1 & 1 ? i : 0]));
+    }
+    release();
+  }
+}
+
+/* ---- images ---- */
+
+static void test_resize(void) {
+  for (int round = 0; round < 30; round++) {
+    cpu_resize g;
+    for (int i = 0; i < 2; i++) {
+      g.in[i] = pick(1, 30);
+      g.out[i] = pick(1, 30);
+      g.width[i] = pick(1, 5);
+      float *weight = filled(g.out[i] * g.width[i]);
+      int32_t *index = (int32_t *)(void *)guard(g.out[i] * g.width[i]);
+      for (int64_t k = 0; k < g.out[i] * g.width[i]; k++) index[k] = (int32_t)pick(0, g.in[i] - 1);
+      g.index[i] = index;
+      g.weight[i] = weight;
+    }
+    g.x = filled(area(g.in));
+    g.y = guard(area(g.out));
+    kernels.resize(&g, guard(cpu_resize_floats(g.in, g.out)));
+    for (int64_t i = 0; i < area(g.out); i++) {
+      double sum = 0;
+      for (int64_t a = 0; a < g.width[0]; a++)
+        for (int64_t b = 0; b < g.width[1]; b++) {
+          int64_t r = i / g.out[1] * g.width[0] + a, c = i % g.out[1] * g.width[1] + b;
+          sum += (double)g.weight[0][r] * g.weight[1][c] * g.x[g.index[0][r] * g.in[1] + g.index[1][c]];
+        }
+      check("resize", g.y[i], sum, 1e-5);
+    }
+    release();
+  }
+}
+
+static void test_group_norm(void) {
+  for (int round = 0; round < 20; round++) {
+    cpu_group g = {.channels = pick(1, 6), .inner = round % 4 ? pick(1, 40) : pick(2000, 5000), .eps = 1e-5f};
+    const int64_t n = g.channels * g.inner;
+    float *x = filled(n);
+    for (int64_t i = 0; i < n; i++) x[i] += 3.0f; /* a mean far from 0 */
+    g.x = x;
+    g.y = guard(n);
+    g.gamma = round % 2 ? filled(g.channels) : NULL;
+    g.beta = round % 3 ? filled(g.channels) : NULL;
+    g.act = round % 2 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_NONE;
+    kernels.group_norm(&g);
+    double mean = 0, square = 0;
+    for (int64_t i = 0; i < n; i++) mean += x[i] / (double)n;
+    for (int64_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean) / (double)n;
+    for (int64_t i = 0; i < n; i++) {
+      double y = (x[i] - mean) / sqrt(square + 1e-5) * (g.gamma ? g.gamma[i / g.inner] : 1.0) +
+                 (g.beta ? g.beta[i / g.inner] : 0.0);
+      check("group norm", g.y[i], round % 2 && y < 0 ? 0 : y, n == 1 ? 1e-3 : 2e-4);
+    }
+    release();
+  }
+}
+
+/* ---- scan ---- */
+
+static void test_scan(void) {
+  for (int round = 0; round < 30; round++) {
+    const int64_t rows = pick(0, 9), n = pick(1, 20), cols = pick(1, kernels.vector);
+    const bool rates = round % 2;
+    const int64_t heads = rates ? cols : 1;
+    cpu_scan g = {
+        .ldx = cols, .ldt = heads, .ldb = n, .ldc = n, .ldz = cols, .ldy = cols, .rows = rows, .n = n, .rates = rates};
+    float *a = filled(rates ? cols * n : 1), *current = round % 3 ? filled(cols * n) : NULL, *h = filled(cols * n);
+    for (int64_t i = 0; i < (rates ? cols * n : 1); i++) a[i] = -fabsf(a[i]) - 0.1f;
+    g.x = filled(rows * cols);
+    g.dt = filled(rows * heads);
+    g.a = a;
+    g.b = filled(rows * n);
+    g.c = filled(rows * n);
+    g.d = round % 5 ? filled(heads) : NULL;
+    g.z = round % 4 ? filled(rows * cols) : NULL;
+    g.dt_bias = round % 7 ? filled(heads) : NULL;
+    g.softplus = round % 3 != 1;
+    g.low = -INFINITY;
+    g.high = 1.5f;
+    g.y = guard(rows * cols);
+    g.current = current;
+    g.next = guard(cols * n);
+    kernels.scan(&g, cols, guard(2 * n * kernels.vector));
+    for (int64_t i = 0; i < cols * n; i++) h[i] = current ? current[i] : 0.0f;
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t c = 0; c < cols; c++) {
+        int64_t own = rates ? c : 0;
+        double dt = g.dt[r * heads + own] + (g.dt_bias ? g.dt_bias[own] : 0.0), x = g.x[r * cols + c];
+        if (g.softplus) dt = log1p(exp(dt));
+        if (dt > 1.5) dt = 1.5;
+        double sum = g.d ? g.d[own] * x : 0.0;
+        for (int64_t k = 0; k < n; k++) {
+          h[c * n + k] = (float)(exp(dt * a[rates ? c * n + k : 0]) * h[c * n + k] + dt * g.b[r * n + k] * x);
+          sum += g.c[r * n + k] * h[c * n + k];
+        }
+        if (g.z) sum *= g.z[r * cols + c] / (1 + exp(-g.z[r * cols + c]));
+        check("scan", g.y[r * cols + c], sum, 2e-5 * (1 + fabs(sum)));
+      }
+    for (int64_t i = 0; i < cols * n; i++) check("scan state", g.next[i], h[i], 1e-5 * (1 + fabs((double)h[i])));
+    release();
+  }
+}
+
+/* ---- every instruction set ---- */
+
+static void on_every_isa(void (*run)(void)) {
+  cpu_isa list[CPU_ISA_COUNT];
+  int n = cpu_isa_list(list);
+  for (int i = 0; i < n; i++) {
+    cpu_kernels_of(list[i], &kernels);
+    seed = 20261121;
+    run();
+  }
+}
+#define TEST(name)                       \
+  static void all_##name(void **state) { \
+    (void)state;                         \
+    on_every_isa(test_##name);           \
+  }
+TEST(conv)
+TEST(depthwise_and_pool)
+TEST(taps)
+TEST(transpose)
+TEST(folds)
+TEST(softmax)
+TEST(elementwise)
+TEST(resize)
+TEST(group_norm)
+TEST(scan)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_conv),        cmocka_unit_test(all_depthwise_and_pool),
+      cmocka_unit_test(all_taps),        cmocka_unit_test(all_transpose),
+      cmocka_unit_test(all_folds),       cmocka_unit_test(all_softmax),
+      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
+      cmocka_unit_test(all_group_norm),  cmocka_unit_test(all_scan),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
