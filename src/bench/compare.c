@@ -29,12 +29,30 @@ static double noise_of(double *values, uint32_t n) {
   return m > 0 ? 1.2533 * 1.4826 * middle(values, n) / sqrt((double)n) / m : 0.0;
 }
 
+/* The same of the rounds' medians, where there are several: what differs from load to load.  The larger of both counts. */
+static double noise_of_rounds(const double *values, uint32_t n, uint32_t iters) {
+  double medians[64], inner = 0.0, *copy = malloc(((size_t)n + 1) * sizeof *copy);
+  uint32_t rounds = iters ? n / iters : 0;
+  if (rounds > 64) rounds = 64;
+  for (uint32_t k = 0; copy && k < rounds; ++k) {
+    memcpy(copy, values + (size_t)k * iters, iters * sizeof *copy);
+    medians[k] = middle(copy, iters);
+  }
+  if (copy) {
+    memcpy(copy, values, n * sizeof *copy);
+    inner = noise_of(copy, n);
+    if (rounds >= 3) inner = fmax(inner, noise_of(medians, rounds));
+  }
+  free(copy);
+  return inner;
+}
+
 static double noise_now(const bench_result *r) {
   uint32_t n = r->rounds * r->iters;
   double *all = malloc(((size_t)n + 1) * sizeof *all);
   for (uint32_t k = 0; all && k < r->rounds; ++k)
     memcpy(all + (size_t)k * r->iters, r->round[k].latency_ms, r->iters * sizeof *all);
-  double noise = all ? noise_of(all, n) : 0.0;
+  double noise = all ? noise_of_rounds(all, n, r->iters) : 0.0;
   free(all);
   return noise;
 }
@@ -45,7 +63,9 @@ static double noise_before(const cJSON *old) {
   double *all = n > 0 ? malloc((size_t)n * sizeof *all) : NULL;
   if (!all) return 0.0;
   cJSON_ArrayForEach(item, list) if (cJSON_IsNumber(item)) all[at++] = item->valuedouble;
-  double noise = noise_of(all, (uint32_t)at);
+  const cJSON *iters = cJSON_GetObjectItemCaseSensitive(old, "iters");
+  double noise =
+      noise_of_rounds(all, (uint32_t)at, cJSON_IsNumber(iters) && iters->valueint > 0 ? (uint32_t)iters->valueint : 0);
   free(all);
   return noise;
 }
@@ -70,7 +90,7 @@ static void add(bench_comparison *c, const char *what, double before, double aft
     return;
   }
   if (noise <= 0) return;
-  double least = 2 * noise > 0.01 ? 2 * noise : 0.01; /* two standard errors, and not below a hundredth */
+  double least = 2 * noise > 0.02 ? 2 * noise : 0.02; /* two standard errors; below that machines drift from run to run */
   x->noise = noise * x->times;
   x->verdict = x->times > 1 + least ? 1 : x->times < 1 - least ? -1 : 0;
 }

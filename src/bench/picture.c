@@ -6,7 +6,7 @@
 
 #include "bench/bench.h"
 
-enum { WIDTH = 1200, LEFT = 24, LINE = 1152, ROW = 26, LABEL = 330, BAR = 420, TOP_STEPS = 20 };
+enum { WIDTH = 1200, LEFT = 24, LINE = 1152, ROW = 26, LABEL = 330, BAR = 300, TOP_STEPS = 20 };
 
 static const char *const colours[] = {"#a6cee3", "#fdbf6f", "#b2df8a", "#fb9a99", "#cab2d6", "#ffff99",
                                       "#8dd3c7", "#bebada", "#fccde5", "#d9d9d9", "#ccebc5", "#ffed6f"};
@@ -55,8 +55,15 @@ static void figures(const picture *p, double us, double flop, double bytes, char
     snprintf(into + at, size - (size_t)at, " (%.0f %% of peak)", 100 * gbytes / f->peak_gbytes_per_s);
 }
 
-/* A box on the line of time, with as much of its label as there is room for. */
-static void box(const picture *p, double from_us, double us, double y, const char *fill, const char *label,
+/* The last part of a path, with the number that tells it from its likes: "linear.5" of "encoder.layer.3.linear.5". */
+static const char *last_part(const char *path) {
+  const char *at = path + strlen(path);
+  while (at > path && !(at[-1] == '.' && (*at < '0' || *at > '9'))) --at;
+  return at;
+}
+
+/* A box on the line of time, with as much of its text as there is room for; `label` begins the tooltip. */
+static void box(const picture *p, double from_us, double us, double y, const char *fill, const char *label, const char *text,
                 const char *told) {
   double scale = LINE / p->profile->wall_us, x = LEFT + from_us * scale, width = us * scale;
   fprintf(p->to, "<g><title>");
@@ -67,10 +74,10 @@ static void box(const picture *p, double from_us, double us, double y, const cha
           "</title><rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\" stroke=\"#ffffff\" "
           "stroke-width=\"%s\"/>",
           x, y, width > 0.2 ? width : 0.2, ROW - 2, fill, width > 3 ? "0.6" : "0.15");
-  int room = (int)((width - 6) / 6.4), n = (int)strlen(label);
+  int room = (int)((width - 6) / 6.8), n = (int)strlen(text);
   if (room >= 3) {
     char cut[160];
-    snprintf(cut, sizeof cut, "%.*s%s", n <= room ? n : room - 1, label, n <= room ? "" : "\xe2\x80\xa6");
+    snprintf(cut, sizeof cut, "%.*s%s", n <= room ? n : room - 1, text, n <= room ? "" : "\xe2\x80\xa6");
     text_at(p, x + 4, y + 16, 11, "start", cut);
   }
   fputs("</g>\n", p->to);
@@ -83,27 +90,27 @@ static double draw_time(const picture *p, double y) {
   double at = 0, layer_from = 0, layer_flop = 0, layer_bytes = 0, flop = 0, bytes = 0;
   for (uint32_t i = 0; i < f->n; ++i) flop += f->step[i].flop, bytes += f->step[i].bytes;
   figures(p, f->wall_us, flop, bytes, told, sizeof told);
-  box(p, 0, f->wall_us, y, "#e6e6e6", "one run", told);
+  box(p, 0, f->wall_us, y, "#e6e6e6", "one run", "one run", told);
   for (uint32_t i = 0; i < f->n; ++i) {
     const bench_step *s = &f->step[i];
     char whole[256];
     snprintf(whole, sizeof whole, "%s (%s)", s->node, s->op);
     figures(p, s->us, s->flop, s->bytes, told, sizeof told);
-    box(p, at, s->us, y + 2 * ROW, colour_of(p, s->op), whole, told);
+    box(p, at, s->us, y + 2 * ROW, colour_of(p, s->op), whole, last_part(s->node), told);
     at += s->us;
     layer_flop += s->flop;
     layer_bytes += s->bytes;
     if (i + 1 < f->n && f->step[i + 1].stage == s->stage) continue;
     snprintf(name, sizeof name, "layer %u", s->stage);
     figures(p, at - layer_from, layer_flop, layer_bytes, told, sizeof told);
-    box(p, layer_from, at - layer_from, y + ROW, s->stage % 2 ? "#d4dfe8" : "#e3ebf1", name, told);
+    box(p, layer_from, at - layer_from, y + ROW, s->stage % 2 ? "#d4dfe8" : "#e3ebf1", name, name, told);
     layer_from = at;
     layer_flop = layer_bytes = 0;
   }
   if (f->wall_us > at) {
     snprintf(told, sizeof told, "%.3f ms, %.1f %% of the run: binding shapes, packing inputs, unpacking results",
              1e-3 * (f->wall_us - at), 100 * (f->wall_us - at) / f->wall_us);
-    box(p, at, f->wall_us - at, y + ROW, "#f2f2f2", "outside the steps", told);
+    box(p, at, f->wall_us - at, y + ROW, "#f2f2f2", "outside the steps", "outside", told);
   }
   return y + 3 * ROW;
 }
