@@ -9,6 +9,7 @@
 #define ACCEL_CPU_H
 
 #include "conv_weights.h"
+#include "formats/matrix.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 #include "moe.h"
@@ -33,10 +34,12 @@ typedef struct cpu_linear {
 } cpu_linear;
 
 typedef struct cpu_weight {
-  bool raw;    /* some op reads the rows as they are */
-  bool mapped; /* weight_map is held until cleanup */
+  bool raw;      /* some op reads all of it as fp32: data */
+  bool gathered; /* gather reads rows of it: data, or table when nothing else asks for fp32 */
+  bool mapped;   /* weight_map is held until cleanup */
   const float *data;
   float *copy; /* of a mapping that is not aligned, or not fp32 */
+  accel_matrix table;
 } cpu_weight;
 
 /* cblas_sgemm */

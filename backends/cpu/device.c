@@ -23,6 +23,19 @@ static void brand(char *out, size_t size) {
 #endif
 }
 
+/* What the chosen instruction sets multiply natively. */
+static uint32_t abilities(cpu_isa isa) {
+  uint32_t flags = 0;
+  cpu_isa list[CPU_ISA_COUNT];
+  for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
+    if (list[i] > isa) continue;
+    if (list[i] == CPU_ISA_AVX512BF16) flags |= ACCEL_PLUGIN_DEVICE_BF16;
+    if (list[i] == CPU_ISA_AVXVNNI || list[i] == CPU_ISA_AVX512VNNI || list[i] == CPU_ISA_NEONDOT)
+      flags |= ACCEL_PLUGIN_DEVICE_I8DOT;
+  }
+  return flags;
+}
+
 int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
                     accel_plugin_error *error) {
   (void)host;
@@ -36,6 +49,7 @@ int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
                            .wave = 1,
                            .units = units > 0 ? (uint32_t)units : 1};
   cpu_isa isa = cpu_isa_choose(d.unusable, sizeof d.unusable);
+  d.flags |= abilities(isa);
   snprintf(d.id, sizeof d.id, "cpu");
   brand(d.name, sizeof d.name);
   snprintf(d.arch, sizeof d.arch, "%s", cpu_isa_name(isa));

@@ -1,4 +1,4 @@
-/* rows.c - norm, softmax, elementwise ops, gather, reduce, rope: launches that hand rows to kernels. */
+/* rows.c - norm, softmax, elementwise ops, reduce, rope: launches that hand rows to kernels. */
 #include <string.h>
 
 #include "cpu.h"
@@ -177,47 +177,6 @@ int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_e
   }
   j.tasks = cpu_tasks(l, j.rows, NS_COPY * (double)j.cols);
   cpu_parallel(l, j.tasks, binary_task, &j);
-  return ACCEL_PLUGIN_OK;
-}
-
-/* ---- gather ---- */
-
-typedef struct gather_job {
-  const cpu_kernels *kernels;
-  const char *table;
-  const int32_t *index;
-  char *y;
-  int64_t rows, cols;
-  float scale;
-  uint32_t tasks;
-} gather_job;
-
-static void gather_task(void *arg, uint32_t i, uint32_t worker) {
-  const gather_job *j = arg;
-  const int64_t bytes = j->cols * 4;
-  (void)worker;
-  for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
-    memcpy(j->y + r * bytes, j->table + j->index[r] * bytes, (size_t)bytes);
-    if (j->scale != 1.0f)
-      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, (float *)(j->y + r * bytes), 1, &j->scale, 0, (float *)(j->y + r * bytes),
-                         j->cols);
-  }
-}
-
-int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *table = &l->in[0], *index = &l->in[1], *out = &l->out[0];
-  int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, 0);
-  if ((axis != 0 && axis + table->rank != 0) || !out->elements) return cpu_launch_gather_axis(s, l, error);
-  gather_job j = {
-      .kernels = &s->kernels, .table = table->data, .index = kit_i32(index), .y = out->data, .rows = index->elements};
-  j.cols = table->dim[0] ? table->elements / table->dim[0] : 0;
-  j.scale = out->dtype == ACCEL_PLUGIN_F32 ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0) : 1.0f;
-  for (int64_t i = 0; i < j.rows; i++)
-    if (j.index[i] < 0 || j.index[i] >= table->dim[0])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %d at position %lld is outside 0..%lld", j.index[i],
-                             (long long)i, (long long)table->dim[0] - 1);
-  j.tasks = cpu_tasks(l, j.rows, 2 * NS_COPY * (double)j.cols);
-  cpu_parallel(l, j.tasks, gather_task, &j);
   return ACCEL_PLUGIN_OK;
 }
 

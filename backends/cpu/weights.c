@@ -40,6 +40,13 @@ static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, 
   return true;
 }
 
+/* Is the operand a table whose rows are gathered?  Then any format will do. */
+static bool gathers(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
+  int64_t axis = kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0);
+  int32_t w = weight_of(p, n, operand);
+  return n->op == ACCEL_PLUGIN_OP_GATHER && operand == 0 && w >= 0 && p->weight[w].rank == 2 && (axis == 0 || axis == -2);
+}
+
 static bool same(const cpu_linear *a, const cpu_linear *b) {
   return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu && a->trans == b->trans;
 }
@@ -74,7 +81,10 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     for (uint32_t k = 0; k < p->node[i].n_in; k++)
       if ((!packed || (k != 1 && k != 4)) && !cpu_op_packs(p, &p->node[i], k)) {
         int32_t w = weight_of(p, &p->node[i], k);
-        if (w >= 0) s->weight[w].raw = true;
+        if (w >= 0 && gathers(p, &p->node[i], k))
+          s->weight[w].gathered = true;
+        else if (w >= 0)
+          s->weight[w].raw = true;
       }
     if (!packed) continue;
     uint32_t at = 0;
@@ -269,12 +279,19 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
 
 static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o, accel_plugin_error *error) {
   const accel_plugin_host *host = o->host;
+  const accel_plugin_format *format = &o->precision.format[i];
   cpu_weight *w = &s->weight[i];
   accel_plugin_weight_view view;
   int32_t rc = host->weight_map(host->self, i, &view, error);
   if (rc) return rc;
   w->mapped = true;
-  w->data = widened(&s->program->weight[i], &o->precision.format[i], &view, &w->copy, error);
+  if (!w->raw && format->store != ACCEL_PLUGIN_F32) {
+    w->table =
+        (accel_matrix){.format = *format, .data = view.data, .scale = view.scale, .zero = view.zero, .outer = view.outer};
+    kit_weight_matrix(&s->program->weight[i], &w->table.n, &w->table.k);
+    return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error); /* checks the parts */
+  }
+  w->data = widened(&s->program->weight[i], format, &view, &w->copy, error);
   if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
   if (w->copy) {
     host->weight_unmap(host->self, i);
@@ -344,7 +361,7 @@ static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_err
   if (!rc) rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
   if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (s->weight[i].raw) rc = keep_raw(s, i, o, error);
+    if (s->weight[i].raw || s->weight[i].gathered) rc = keep_raw(s, i, o, error);
   if (rc) cpu_unmap(s, host);
   return rc;
 }
@@ -360,6 +377,8 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   if (!s) return kit_no_memory(error, sizeof *s);
   *self = s;
   s->program = open->program;
+  uint8_t kv = open->options->precision.kv;
+  if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) open->kv_dtype = kv;
   cpu_kernels_of(isa, &s->kernels);
   if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
   if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
@@ -416,11 +435,15 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, c
 }
 
 bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
-  cpu_linear l;
-  for (uint32_t i = 0; format->store == ACCEL_PLUGIN_F32 && i < p->n_node; i++)
-    for (uint32_t k = 0; k < p->node[i].n_in; k++)
-      if (weight_of(p, &p->node[i], k) == (int32_t)index && ((k != 1 && k != 4) || !describe(p, &p->node[i], &l)) &&
-          !cpu_op_packs(p, &p->node[i], k))
-        return true;
-  return false;
+  bool gathered = false, raw = false;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      cpu_linear l;
+      if (weight_of(p, &p->node[i], k) != (int32_t)index || cpu_op_packs(p, &p->node[i], k)) continue;
+      if (gathers(p, &p->node[i], k))
+        gathered = true;
+      else if ((k != 1 && k != 4) || !describe(p, &p->node[i], &l))
+        raw = true;
+    }
+  return format->store == ACCEL_PLUGIN_F32 ? gathered || raw : gathered && !raw;
 }

@@ -382,12 +382,8 @@ static double now_us(void) {
 
 static void tell_profile(const job *j, const kit_launch *launch, double begin_us) {
   const int32_t node = (int32_t)launch->index;
-  accel_plugin_step step = {.size = sizeof step,
-                            .entry = j->run.entry,
-                            .node = &node,
-                            .n_node = 1,
-                            .begin_us = begin_us,
-                            .end_us = now_us()};
+  accel_plugin_step step = {
+      .size = sizeof step, .entry = j->run.entry, .node = &node, .n_node = 1, .begin_us = begin_us, .end_us = now_us()};
   kit_cost(launch, j->endpoint->weight_bytes, &step.flop, &step.bytes);
   j->host->profile(j->host->self, &step);
 }
@@ -477,6 +473,8 @@ static int32_t hand_over(job *j, accel_plugin_error *error) {
 
 /* NaN and infinity have all exponent bits set.  Outputs left in device memory are not looked at. */
 static int32_t check_finite(const job *j, accel_plugin_error *error) {
+  if (kit_fault(j->host, "nonfinite"))
+    return kit_fail(error, ACCEL_PLUGIN_E_NONFINITE, -1, "a result is not finite (fault injected)");
   for (uint32_t i = 0; i < j->n_out; i++) {
     const kit_tensor *t = &j->plan->tensor[j->entry->out[i]];
     if (!j->inst->wanted[i] || t->dtype != ACCEL_PLUGIN_F32 || (j->endpoint->backend->alloc && !j->inst->out[i].host))
@@ -647,8 +645,8 @@ static int32_t check_limit(accel_plugin_endpoint *e, const accel_plugin_options 
   if (!e->weight_bytes) return kit_no_memory(error, e->program->n_weight * sizeof *e->weight_bytes);
   for (uint32_t i = 0; i < e->program->n_weight; i++) {
     const accel_plugin_format *f = &o->precision.format[i];
-    e->weight_bytes[i] = e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, f)
-                                                  : kit_format_bytes(&e->program->weight[i], f);
+    e->weight_bytes[i] =
+        e->backend->weight_bytes ? e->backend->weight_bytes(e->program, i, f) : kit_format_bytes(&e->program->weight[i], f);
     e->weights += e->weight_bytes[i];
   }
   e->limit = o->memory_limit;

@@ -38,7 +38,7 @@ int32_t kit_fail(accel_plugin_error *error, int32_t rc, int32_t node, const char
 int32_t kit_no_memory(accel_plugin_error *error, uint64_t bytes); /* E_HOST_MEMORY */
 /* Value of `key` in "key=value;key=value": its length is written to *n; NULL when absent. */
 const char *kit_extra(const char *extra, const char *key, size_t *n);
-/* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation" and "device_lost" are the kit's points. */
+/* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation", "device_lost" and "nonfinite" are the kit's points. */
 bool kit_fault(const accel_plugin_host *host, const char *point);
 
 /* ---- 2. programs ---- */

@@ -7,6 +7,8 @@
 #ifndef ACCEL_DISPATCH_ENDPOINT_H
 #define ACCEL_DISPATCH_ENDPOINT_H
 
+#include <pthread.h>
+
 #include "dispatch/context.h"
 #include "models/model.h"
 #include "weights/source.h"
@@ -31,8 +33,14 @@ struct accel_endpoint {
   accel_plugin_endpoint *handle;
   accel__source *source;
   accel_plugin_precision precision;
-  bool check_finite;      /* NaN and infinity in results are errors */
-  accel_plugin_host host; /* services for handler and cleanup; self is this endpoint */
+  bool check_finite; /* NaN and infinity in results are errors */
+  /* Only when "auto" chose the precision: where accel__endpoint_fall_back goes. */
+  bool may_fall_back;
+  struct accel__device *placed_on;
+  const char **keep_fp32;
+  uint32_t n_keep;
+  pthread_rwlock_t in_use; /* held for reading by runs, for writing by a change of precision; made by place */
+  accel_plugin_host host;  /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
   accel_profile_fn profile; /* see accel__set_profile */
   void *profile_user;
@@ -57,6 +65,9 @@ typedef struct accel__place_request {
 /* ep->model (and checkpoint or seed) are set; fills plugin .. placement.  On failure the message lists every candidate with
  * its reason. */
 accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_request *request);
+/* A result of `failed` (ep->handle when the run began) was not finite: from now on the same device runs the model in fp32,
+ * and the placement says why.  On failure, and when the precision was named or is fp32, the endpoint stays as it was. */
+accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
 void accel__endpoint_free(accel_endpoint *ep);
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
 

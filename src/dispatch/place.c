@@ -123,6 +123,19 @@ static void list_precisions(const accel_endpoint *ep, const accel__device *devic
   out[n] = NULL;
 }
 
+static accel_status remember(accel_endpoint *ep, accel__device *device, const accel__place_request *request) {
+  if (!ep->placed_on && pthread_rwlock_init(&ep->in_use, NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ep->placed_on = device;
+  ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") && strcmp(ep->precision.name, "fp32") != 0;
+  ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
+  for (uint32_t i = 0; ep->keep_fp32 && i < request->n_keep; i++) {
+    ep->keep_fp32[i] = accel__arena_string(&ep->arena, request->keep_fp32[i]);
+    if (!ep->keep_fp32[i]) return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  ep->n_keep = request->n_keep;
+  return ep->keep_fp32 ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 /* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the
  * walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
@@ -139,6 +152,7 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
     }
     for (uint32_t k = 0; precisions[k]; k++) {
       last = try_candidate(ep, device, precisions[k], request);
+      if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
       if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||
           last == ACCEL_ERROR_IO)
@@ -177,6 +191,59 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
   return status;
 }
 
+/* ---- after a result that was not finite ---- */
+
+static accel_status report_fall_back(accel_endpoint *ep, const char *precision) {
+  const accel_strings *old = ep->placement.reasons;
+  accel_strings *list = accel__arena_alloc(&ep->arena, sizeof *list);
+  const char **item = accel__arena_array(&ep->arena, old->n + 1, sizeof *item);
+  char *line = accel__arena_printf(&ep->arena, "%s at %s: a result held NaN or infinity, so fp32 is used from then on",
+                                   ep->placement.device, precision);
+  char *label = accel__arena_printf(&ep->arena, "%s on %s (fp32)", ep->name, ep->placement.device);
+  if (!list || !item || !line || !label) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(item, old->item, old->n * sizeof *item);
+  item[old->n] = line;
+  *list = (accel_strings){.n = old->n + 1, .item = item};
+  ep->placement.reasons = list;
+  ep->placement.label = label;
+  accel__logf(&ep->ctx->log, ACCEL_LOG_WARNING, "%s: %s", ep->name, line);
+  return ACCEL_OK;
+}
+
+static accel_status widen(accel_endpoint *ep) {
+  const accel__place_request request = {.keep_fp32 = ep->keep_fp32, .n_keep = ep->n_keep};
+  const accel_plugin *plugin = ep->plugin;
+  const accel_plugin_precision old = ep->precision;
+  accel_plugin_endpoint *old_handle = ep->handle, *handle;
+  accel__source *old_source = ep->source, *source;
+  ep->handle = NULL;
+  ep->source = NULL;
+  accel_status status = try_candidate(ep, ep->placed_on, "fp32", &request);
+  const accel_plugin_precision wide = ep->precision;
+  handle = ep->handle;
+  source = ep->source;
+  ep->plugin = plugin;
+  ep->handle = old_handle;
+  ep->source = old_source;
+  ep->precision = old;
+  if (status != ACCEL_OK) return status;
+  ep->plugin->cleanup(ep->handle, &ep->host); /* gives mappings of the old source back */
+  accel__source_free(&ep->source);
+  ep->handle = handle;
+  ep->source = source;
+  ep->precision = wide;
+  ep->may_fall_back = false;
+  return report_fall_back(ep, old.name);
+}
+
+accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
+  accel_status status = ACCEL_OK;
+  pthread_rwlock_wrlock(&ep->in_use);
+  if (ep->handle == failed) status = ep->may_fall_back ? widen(ep) : ACCEL_ERROR_NONFINITE;
+  pthread_rwlock_unlock(&ep->in_use);
+  return status;
+}
+
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   for (uint32_t i = 0; i < p->n_entry; i++)
@@ -188,6 +255,7 @@ void accel__endpoint_free(accel_endpoint *ep) {
   if (!ep) return;
   if (ep->processor_free) ep->processor_free(ep->processor);
   if (ep->handle) ep->plugin->cleanup(ep->handle, &ep->host);
+  if (ep->placed_on) pthread_rwlock_destroy(&ep->in_use);
   accel__source_free(&ep->source);
   accel__model_free(&ep->model);
   accel__import_free(&ep->import);

@@ -154,6 +154,31 @@ static accel_status plugin_failed(const accel_endpoint *ep, int32_t rc, const ac
   return accel__fail(status, "%s on %s: %s", ep->name, ep->placement.device, error->message);
 }
 
+static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel_plugin_view *in, accel_plugin_view *out,
+                         const accel_plugin_endpoint **used, accel_plugin_error *error) {
+  const accel_plugin_entry *e = &accel__program_view(ep->model->program)->entry[entry];
+  accel_plugin_run run = {.size = sizeof run, .entry = entry, .host = &ep->host};
+  accel__pool_turn turn;
+  *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
+  pthread_rwlock_rdlock(&ep->in_use);
+  *used = ep->handle;
+  accel__pool_enter(ep->ctx->pool, 0, &turn);
+  int32_t rc = ep->plugin->handler(ep->handle, NULL, &run, in, e->n_in, out, e->n_out, error);
+  accel__pool_leave(&turn);
+  pthread_rwlock_unlock(&ep->in_use);
+  return rc;
+}
+
+/* Under "auto" a result that is not finite is computed once more in fp32. */
+static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel_plugin_view *in, accel_plugin_view *out) {
+  const accel_plugin_endpoint *used;
+  accel_plugin_error error;
+  int32_t rc = call_once(ep, entry, in, out, &used, &error);
+  if (rc == ACCEL_PLUGIN_E_NONFINITE && accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+    rc = call_once(ep, entry, in, out, &used, &error);
+  return rc == ACCEL_PLUGIN_OK ? ACCEL_OK : plugin_failed(ep, rc, &error);
+}
+
 accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,
                                  uint32_t n_outputs, accel__result *results) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
@@ -172,13 +197,7 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   ACCEL_GOTO(evaluate_dims(p, e, in, dims));
   ACCEL_GOTO(output_views(p, e, dims, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
-  accel_plugin_run run = {.size = sizeof run, .entry = entry, .host = &ep->host};
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  accel__pool_turn turn;
-  accel__pool_enter(ep->ctx->pool, 0, &turn);
-  int32_t rc = ep->plugin->handler(ep->handle, NULL, &run, in, e->n_in, out, e->n_out, &error);
-  accel__pool_leave(&turn);
-  if (rc != ACCEL_PLUGIN_OK) status = plugin_failed(ep, rc, &error);
+  status = call_plugin(ep, entry, in, out);
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(dims);

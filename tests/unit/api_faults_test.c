@@ -61,11 +61,53 @@ static void the_device_may_be_lost(void **state) {
   assert_true(refuse_each("device_lost", ACCEL_ERROR_DEVICE_LOST, ACCEL_ERROR_DEVICE_UNAVAILABLE) >= 1);
 }
 
+/* A result at `precision` that is not finite, on the CPU. */
+static accel_status run_not_finite(const char *precision, const char *after, bool told) {
+  accel *ctx = test_context();
+  accel_init_params how = accel_init_params_default();
+  accel_endpoint *ep;
+  accel_tensors *out = NULL;
+  test_input in;
+  how.device = "cpu";
+  how.precision = precision;
+  assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
+  const uint32_t before = accel_placement(ep)->reasons->n;
+  fill_input(&in, 3, 2, 9, 3);
+  accel__fault_arm("nonfinite:1");
+  accel_status status = accel_run(ep, &in.list, &out);
+  accel__fault_arm(NULL);
+  accel_tensors_free(&out);
+  assert_string_equal(accel_placement(ep)->precision, after);
+  assert_int_equal(accel_placement(ep)->reasons->n, before + told);
+  assert_ok(accel_run(ep, &in.list, &out)); /* and goes on so */
+  accel_tensors_free(&out);
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+  return status;
+}
+
+static void a_result_may_not_be_finite(void **state) {
+  (void)state;
+  assert_int_equal(run_not_finite("bf16", "bf16", false), ACCEL_ERROR_NONFINITE); /* named: an error */
+  assert_int_equal(run_not_finite("fp32", "fp32", false), ACCEL_ERROR_NONFINITE);
+  accel *ctx = test_context();
+  accel_init_params how = accel_init_params_default();
+  accel_endpoint *ep;
+  how.device = "cpu";
+  how.precision = "auto";
+  assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
+  const bool half = strcmp(accel_placement(ep)->precision, "fp32") != 0; /* on processors with bf16 */
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+  assert_int_equal(run_not_finite("auto", "fp32", half), half ? ACCEL_OK : ACCEL_ERROR_NONFINITE);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(every_allocation_may_fail),
       cmocka_unit_test(a_file_may_be_short),
       cmocka_unit_test(the_device_may_be_lost),
+      cmocka_unit_test(a_result_may_not_be_finite),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* rows_body.h - norm, softmax, rope and elementwise kernels (kernels.h), included by rows_<isa>.c. */
+#include <string.h>
+
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 
@@ -164,6 +166,17 @@ int32_t CPU_NAME(binary, row)(int32_t kind, const float *a, int32_t a_step, cons
       BINARY_LOOP(nan_of(z, v_max(z, x)));
   }
   return 0;
+}
+
+void CPU_NAME(widen, row)(int32_t store, const void *x, float *y, int64_t n) {
+  uint16_t half[V] = {0};
+  for (int64_t i = 0; i < n; i += V) {
+    if (n - i >= V)
+      memcpy(half, (const char *)x + 2 * i, sizeof half);
+    else
+      memcpy(half, (const char *)x + 2 * i, (size_t)(n - i) * 2);
+    v_storen(y + i, store == ACCEL_PLUGIN_F16 ? v_load_f16(half) : v_load_bf16(half), n - i);
+  }
 }
 
 void CPU_NAME(accumulate, row)(float weight, const float *x, float *y, int64_t n) {
