@@ -209,8 +209,8 @@ def awq_config(group=128):
     return {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm", "modules_to_not_convert": None}
 
 
-def scheme(format, bits, type, strategy, sym=True, group=None, block=None, activations=None):
-    args = QuantizationArgs(num_bits=bits, type=type, strategy=strategy, symmetric=sym, group_size=group, block_structure=block)
+def scheme(format, bits, type, strategy, sym=True, group=None, block=None, activations=None, scale_dtype=None):
+    args = QuantizationArgs(num_bits=bits, type=type, strategy=strategy, symmetric=sym, group_size=group, block_structure=block, scale_dtype=scale_dtype)
     return QuantizationScheme(targets=["Linear"], weights=args, format=format,
                               input_activations=QuantizationArgs(num_bits=activations, type=type, strategy="token", dynamic=True) if activations else None)
 
@@ -262,12 +262,13 @@ def compressed_config(schemes, format=None, ignore=()):
     return json.loads(json.dumps(config, default=lambda o: getattr(o, "value", str(o))))
 
 
-def block_fp8(w, block=(128, 128), scale_fmt="float"):
+def block_fp8(w, block=(128, 128), scale_fmt="float", bytes=False):
     config = types.SimpleNamespace(weight_block_size=block, scale_fmt=scale_fmt)
     out = Fp8Quantize(types.SimpleNamespace(quantization_config=config)).convert({"x.weight": w})
     assert out["x.weight"].dtype == torch.float8_e4m3fn, "not divisible into blocks"
     full = Fp8Dequantize(None)._dequantize_one(out["x.weight"], out["x.weight_scale_inv"], torch.float32)
-    return {".weight": out["x.weight"], ".weight_scale_inv": out["x.weight_scale_inv"]}, full
+    scales = out["x.weight_scale_inv"]
+    return {".weight": out["x.weight"], ".weight_scale_inv": scales.view(torch.uint8) if bytes else scales}, full
 
 
 def fp8_config(block=(128, 128), scale_fmt=None):
@@ -341,6 +342,7 @@ def units():
     # the flag lies: zeros of 8 as they are in a file that says version 1, and the reverse
     unit("gptq_lies_v1", gptq_config(4, 32, True, 1), gptq, 32, 64, group=32, version=2)
     unit("gptq_lies_v2", gptq_config(4, 32, True, 2), gptq, 32, 64, group=32, version=1)
+    unit("gptq_dynamic", gptq_config(8, 32, True, 1, dynamic={"+:x": {"bits": 4}}), gptq, 32, 64, group=32)
     unit("gptq_f32_scales", gptq_config(4, 32, True, 1), gptq, 32, 64, group=32, tool="auto_gptq", scale_dtype=torch.float32)
     for group in (32, 64, -1):
         unit(f"awq_{group if group > 0 else 'row'}", awq_config(group), awq, 64, 192, group=group)
@@ -365,6 +367,9 @@ def units():
     unit("nvfp4", compressed_config([s]), compressed, 11, 48, s=s)
     s = scheme("mxfp4-pack-quantized", 4, "float", "group", group=32)
     unit("mxfp4", compressed_config([s]), compressed, 11, 96, s=s)
+    s = scheme("mxfp8-quantized", 8, "float", "group", group=32, scale_dtype=torch.uint8)
+    unit("mxfp8_compressed", compressed_config([s]), compressed, 11, 96, s=s)
+    unit("mxfp8", {"quant_method": "mxfp8", "scale_fmt": "ue8m0", "weight_block_size": [1, 32]}, block_fp8, 24, 96, block=(1, 32), scale_fmt="ue8m0", bytes=True)
     unit("fp8_block", fp8_config((16, 32)), block_fp8, 48, 96, block=(16, 32))
     unit("fp8_block_e8m0", fp8_config((16, 32), "ue8m0"), block_fp8, 48, 96, block=(16, 32), scale_fmt="ue8m0")
     unit("fp8_tensor", fp8_config(None), block_fp8, 10, 30, block=None)
