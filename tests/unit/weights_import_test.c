@@ -16,6 +16,7 @@
 #include "core/text.h"
 #include "temp.h"
 #include "weights/import.h"
+#include "weights/source.h"
 
 #define UNITS ACCEL_FIXTURES "/models/quantised/units"
 
@@ -330,6 +331,74 @@ static void test_files_that_lie(void **state) {
   }
 }
 
+/* ---- rows of a fused tensor, and tensors joined, through the source ---- */
+
+/* The weight in `format` is rows [first, first+rows) of x.weight, to the last bit. */
+static void check_rows(const opened *o, const accel__source_weight *w, const accel_plugin_format *format, int64_t first) {
+  const int64_t rows = w->dim[0], k = w->dim[1];
+  accel__source *source;
+  accel_plugin_weight_view view;
+  accel__quantised whole;
+  float *ours = malloc((size_t)(rows * k) * sizeof *ours), *theirs = malloc((size_t)(rows * k) * sizeof *theirs);
+  if (accel__source_new(w, 1, &(accel__source_from){.checkpoint = o->checkpoint, .import = o->import}, format, &source) !=
+      ACCEL_OK)
+    fail_msg("%s", accel__message());
+  if (accel__source_map(source, 0, &view) != ACCEL_OK) fail_msg("%s", accel__message());
+  accel_matrix_rows(&(accel_matrix){*format, rows, k, view.data, view.scale, view.zero, view.outer}, 0, rows, ours);
+  assert_int_equal(accel__import_read(o->import, "x.weight", &whole), ACCEL_OK);
+  for (int64_t at = 0; at < rows; at += whole.n) /* joined: the same tensor again */
+    accel__dequantise_rows(&whole, first, rows < whole.n ? rows : whole.n, theirs + at * k);
+  assert_memory_equal(ours, theirs, (size_t)(rows * k) * sizeof *ours);
+  accel__source_unmap(source, 0);
+  accel__source_free(&source);
+  accel__quantised_free(&whole);
+  free(ours);
+  free(theirs);
+}
+
+static void test_rows_and_joins_keep_the_codes(void **state) {
+  (void)state;
+  static const accel_plugin_format fp32 = {
+      ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  static const char *const unit[] = {"gptq_v1_4", "packed_asym_4", "int8_group_asym", "fp8_block", "float8_block",
+                                     "nvfp4",     "mxfp4",         "bnb_int8",        "bnb_nf4",   "gptq_order"};
+  for (size_t u = 0; u < sizeof unit / sizeof *unit; u++) {
+    opened o;
+    int64_t n, k;
+    accel_plugin_format own, format;
+    open_unit(unit[u], &o);
+    const accel__source_from from = {.checkpoint = o.checkpoint, .import = o.import};
+    assert_true(accel__import_find(o.import, "x.weight", &own, &n, &k));
+    for (int64_t first = 0; first < n; first += 5) {
+      const int64_t rows = n - first < 7 ? n - first : 7;
+      const accel__source_weight w = {.name = "x.rows",
+                                      .use = ACCEL_PLUGIN_USE_LINEAR,
+                                      .rank = 2,
+                                      .dim = {rows, k},
+                                      .parts = {"x.weight"},
+                                      .n_parts = 1,
+                                      .first_row = first,
+                                      .stored_rows = n};
+      assert_true(accel__source_stored(&w, &from, &format));
+      assert_int_equal(format.store, own.store);
+      if (!accel_format_plain(&format)) assert_int_equal(format.group_n, 1); /* blocks of rows have been cut */
+      check_rows(&o, &w, &format, first);
+      check_rows(&o, &w, &fp32, first);
+    }
+    const accel__source_weight twice = {.name = "x.twice",
+                                        .use = ACCEL_PLUGIN_USE_LINEAR,
+                                        .rank = 2,
+                                        .dim = {2 * n, k},
+                                        .parts = {"x.weight", "x.weight"},
+                                        .n_parts = 2};
+    const bool joined = accel__source_stored(&twice, &from, &format);
+    assert_int_equal(joined, own.outer == ACCEL_PLUGIN_NO_DTYPE); /* there is one outer scale */
+    if (joined) check_rows(&o, &twice, &format, 0);
+    check_rows(&o, &twice, &fp32, 0);
+    close_import(&o);
+  }
+}
+
 static void test_plain_checkpoints_are_plain(void **state) {
   (void)state;
   opened o;
@@ -368,6 +437,7 @@ int main(void) {
       cmocka_unit_test(test_every_unit_is_unpacked_as_its_tool_does),
       cmocka_unit_test(test_formats),
       cmocka_unit_test(test_files_that_lie),
+      cmocka_unit_test(test_rows_and_joins_keep_the_codes),
       cmocka_unit_test(test_plain_checkpoints_are_plain),
       cmocka_unit_test(test_no_memory),
   };
