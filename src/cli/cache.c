@@ -85,10 +85,10 @@ static int prune(cli_run *run) {
     return 0;
   }
   cli_json json;
-  int code = cli_json_begin(run, "accel.cache-prune/1", &json);
+  int code = cli_json_begin(run, "accel.cache/1", &json);
   if (code) return code;
   cli_json_int(&json, "removed", n);
-  cli_json_int(&json, "bytes", (int64_t)bytes);
+  cli_json_int(&json, "freed_bytes", (int64_t)bytes);
   return cli_json_end(run, &json);
 }
 

@@ -148,7 +148,7 @@ accel_status accel__fit_check(const accel__fit *f, const char *device, const cha
   if (f->fits) return ACCEL_OK;
   return accel__fail(
       ACCEL_ERROR_DOES_NOT_FIT,
-      "needs %.0f MiB on %s at %s (weights %.0f, %.0f more while loading, scratch %.0f, state %.0f), but %.0f "
+      "needs %.1f MiB on %s at %s (weights %.1f, %.1f more while loading, scratch %.1f, state %.1f), but %.1f "
       "MiB are there",
       mb * (double)f->peak, device, precision, mb * (double)f->estimate.weights,
       mb * (double)(f->estimate.peak_load - f->estimate.weights), mb * (double)f->estimate.scratch, mb * (double)f->state,

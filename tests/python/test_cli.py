@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from xml.etree import ElementTree
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
@@ -21,7 +22,7 @@ PIPELINES = os.path.join(FIXTURES, "pipelines")
 BERT = os.path.join(FIXTURES, "models", "bert")
 GOLDEN = os.path.join(BERT, "golden.BertModel.right.safetensors")
 COMMANDS = ["detect", "registry", "deps", "matrix", "test", "embed", "similarity", "classify", "tokens", "qa", "fill-mask", "run", "verify", "bench",
-            "tokenize", "help", "version"]
+            "fit", "cache", "tokenize", "help", "version"]
 # The tests' own settings must not reach the tool as twins of its options.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ACCEL_") or k in ("ACCEL_CACHE_DIR", "ACCEL_ISA")}
 
@@ -100,6 +101,10 @@ class CommandLine(Case):
         self.bad(2, "something is missing: accel embed MODEL", "embed")
         self.bad(2, "'c' is one too many", "registry", "a", "c")
         self.bad(2, "try: accel help bench", "bench")
+        self.bad(2, "--mem-limit takes a size such as", "fit", "m", "--mem-limit", "much")
+        self.bad(2, "'list' is neither ls nor prune", "cache", "list")
+        self.bad(2, "go with prune", "cache", "ls", "--all")
+        self.bad(2, "not both", "cache", "prune", "--all", "--max", "1G")
 
     def test_every_command_has_help(self):
         overview = run("help").stdout
@@ -467,7 +472,7 @@ class Inside(Case):
         self.assertEqual(self.good("bench", model("mask"), "--iters", "1", "--outputs", "logits")["output"], "logits")
         self.bad(2, "no_such", "bench", model("mask"), "--iters", "1", "--outputs", "no_such")
         with sqlite3.connect(db) as file:
-            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (1,))
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
             self.assertEqual(file.execute("PRAGMA journal_mode").fetchone(), ("wal",))
             rows = file.execute("SELECT measured, batch, lengths, threads, median_ms FROM run ORDER BY id").fetchall()
             self.assertEqual([r[:3] for r in rows], [(1, 3, "7,7,7"), (1, 3, "5,12,9")])
@@ -480,6 +485,131 @@ class Inside(Case):
         self.bad(2, "--lengths", "bench", model("base"), "--lengths", "5,x")
         self.bad(2, "not both", "bench", model("base"), "--lengths", "5", "--ragged", "1")
         self.assertIn("tokens", run("bench", model("base"), "--iters", "1").stdout)
+
+    def test_bench_old_file(self):
+        """A database of the first schema gets what the second added."""
+        db = self.path("old.sqlite")
+        with open(os.path.join(ROOT, "src", "bench", "schema.h"), encoding="utf-8") as f:
+            text = f.read()
+        first = text[text.index("#define BENCH_SCHEMA_1"):text.index("#define BENCH_SCHEMA BENCH")]
+        with sqlite3.connect(db) as file:
+            file.executescript("".join(re.findall(r'"([^"]*)"', re.sub(r"/\*.*?\*/", "", first))))
+        file.close()
+        self.good("bench", model("base"), "--iters", "1", "--db", db)
+        with sqlite3.connect(db) as file:
+            self.assertEqual(file.execute("PRAGMA user_version").fetchone(), (2,))
+            self.assertEqual(file.execute("SELECT peak_gflops FROM run").fetchall(), [(None,)])
+        file.close()
+
+    def test_bench_profile(self):
+        db, svg = self.path("steps.sqlite"), self.path("profile.svg")
+        found = self.good("bench", model("base"), "--device", "reference", "--batch", "2", "--seq", "8", "--iters", "3", "--db", db, "--profile-svg", svg)
+        profile = found["profile"]
+        self.assertEqual(profile["runs"], 3)
+        self.assertLess(profile["steps_ms"], profile["run_ms"])
+        self.assertAlmostEqual(profile["steps_ms"], sum(step["ms"] for step in profile["steps"]))
+        for groups in ("by_op", "by_layer"):
+            for key in ("ms", "flop", "bytes", "calls"):
+                self.assertAlmostEqual(sum(g[key] for g in profile[groups]), sum(s[key] for s in profile["steps"]), msg=groups + key)
+        self.assertEqual([s["node"] for s in profile["steps"]], sorted(s["node"] for s in profile["steps"]))
+        self.assertTrue(all(s["ms"] >= s["min_ms"] > 0 and s["bytes"] > 0 for s in profile["steps"]))
+        with open(os.path.join(model("base"), "config.json"), encoding="utf-8") as f:
+            config = json.load(f)
+        width, inner, layers, tokens = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"], 16
+        products = 2 * tokens * layers * (4 * width * width + 2 * width * inner)
+        linear = next(g for g in profile["by_op"] if g["op"] == "linear")
+        self.assertTrue(products < linear["flop"] < 1.1 * products, (products, linear["flop"]))
+        pairs = layers * 2 * 8 * 8 * config["num_attention_heads"]
+        attention = next(g for g in profile["by_op"] if g["op"] == "attention")
+        self.assertEqual(attention["flop"], pairs * (4 * width / config["num_attention_heads"] + 4))
+        with sqlite3.connect(db) as file:
+            steps = file.execute("SELECT node, op, ms FROM step ORDER BY node").fetchall()
+            self.assertEqual(steps, [(s["node"], s["op"], s["ms"]) for s in profile["steps"]])
+        file.close()
+        picture = ElementTree.parse(svg).getroot()
+        names = "{http://www.w3.org/2000/svg}"
+        titles = [t.text for t in picture.iter(names + "title")]
+        for step in profile["steps"]:
+            self.assertTrue(any(t.startswith(step["name"]) for t in titles), step["name"])
+        self.assertGreaterEqual(len(list(picture.iter(names + "rect"))), len(profile["steps"]))
+        table = run("bench", model("base"), "--device", "reference", "--iters", "1", "--profile").stdout
+        for word in ("GFLOP/s", "attention", "longest steps", "outside the steps"):
+            self.assertIn(word, table)
+        self.assertNotIn("profile", self.good("bench", model("base"), "--iters", "1"))
+        self.bad(1, "cannot be written", "bench", model("base"), "--iters", "1", "--profile-svg", self.path("none/such.svg"))
+
+    def test_bench_peaks(self):
+        profile = self.good("bench", model("base"), "--device", "cpu", "--iters", "1", "--threads", "1", "--profile", timeout=300)["profile"]
+        self.assertGreater(profile["peak_gflops"], 0.1)
+        self.assertGreater(profile["peak_gbytes_per_s"], 0.1)
+
+    def test_bench_compare(self):
+        old = self.path("old.json")
+        words = ("bench", model("base"), "--device", "reference", "--iters", "5", "--batch", "2", "--seq", "8")
+        self.assertEqual(run(*words, "--json=" + old).returncode, 0)
+        found = self.good(*words, "--compare", old)["compare"]
+        self.assertEqual((found["with"], found["unlike"]), (old, ""))
+        changes = {c["what"]: c for c in found["changes"]}
+        self.assertIn(changes["median_ms"]["verdict"], ("better", "worse", "the same within noise"))
+        self.assertAlmostEqual(changes["median_ms"]["times"], changes["median_ms"]["before"] / changes["median_ms"]["after"])
+        self.assertGreater(changes["median_ms"]["noise"], 0)
+        with open(old, encoding="utf-8") as f:
+            slow = json.load(f)
+        slow.update(median_ms=1e6, latency_ms=[1e6, 1.001e6, 0.999e6, 1.0005e6], threads=99)
+        with open(old, "w", encoding="utf-8") as f:
+            json.dump(slow, f)
+        found = self.good(*words, "--compare", old)["compare"]
+        self.assertIn("threads 99", found["unlike"])
+        self.assertEqual(next(c["verdict"] for c in found["changes"] if c["what"] == "median_ms"), "better")
+        table = run(*words, "--compare", old, "--markdown").stdout
+        self.assertRegex(table, r"\| median_ms \| 1e\+06 \|")
+        self.bad(1, "not accel.bench/1", *words, "--compare", self.path("other.json", '{"schema": "accel.fit/1"}'))
+        self.bad(1, "no JSON", *words, "--compare", self.path("text.json", "hello"))
+        self.bad(1, "none.json", *words, "--compare", self.path("none.json"))
+
+    def test_fit(self):
+        found = self.good("fit", model("base"), "--device", "reference", "--precision", "fp32", "--batch", "4", "--seq", "16")
+        (record,) = found["devices"]
+        self.assertEqual((found["batch"], found["seq"], record["device"], record["precision"], record["fits"]), (4, 16, "reference", "fp32", True))
+        self.assertGreaterEqual(record["weights_bytes"], 4 * found["parameters"])
+        self.assertLessEqual(record["total_bytes"], record["peak_load_bytes"])
+        larger = self.good("fit", model("base"), "--device", "reference", "--precision", "fp32", "--batch", "8", "--seq", "16")["devices"][0]
+        self.assertGreater(larger["scratch_bytes"], record["scratch_bytes"])
+        self.assertEqual(larger["weights_bytes"], record["weights_bytes"])
+        everything = self.good("fit", model("base"))["devices"]
+        self.assertEqual(len(everything), 8 * len({r["device"] for r in everything}))
+        self.assertIn("reference", {r["device"] for r in everything})
+        self.assertIn("weights", run("fit", model("base")).stdout)
+        registry = self.good("fit", "google-bert/bert-base-uncased", "--device", "reference", "--precision", "fp32")
+        self.assertGreater(registry["parameters"], 100e6)  # no files are needed
+
+    def test_does_not_fit(self):
+        words = (model("base"), "--device", "reference", "--precision", "fp32", "--mem-limit", "40K")
+        done = run("fit", *words, "--json")
+        self.assertEqual(done.returncode, 5, done.stderr)
+        (record,) = json.loads(done.stdout)["devices"]
+        self.assertEqual((record["fits"], record["available_bytes"]), (False, 40 << 10))
+        self.assertTrue(record["advice"])
+        self.bad(5, r"(?s)needs 0\.\d MiB on reference at fp32 .*accel fit", "embed", *words, "x")  # asked before every load
+        done = run("fit", model("base"), "--device", "reference", "--precision", "fp32", "--batch", "1000", "--seq", "40", "--mem-limit", "20M")
+        self.assertEqual(done.returncode, 5)
+        self.assertRegex(done.stdout, r"batch \d+ of 40 tokens fits")
+        self.bad(2, "ACCEL_MEM_LIMIT|--mem-limit", "embed", model("base"), "x", environment={"ACCEL_MEM_LIMIT": "lots"})
+
+    def test_cache(self):
+        place = ("--cache-dir", self.path("cache"))
+        self.assertEqual(self.good("cache", "ls", *place)["entries"], [])
+        os.makedirs(self.path("cache/packed"))
+        names = ["0" * 32 + ".packed", "1" * 32 + ".packed"]
+        for name in names:
+            self.path("cache/packed/" + name, "damaged")
+        listed = self.good("cache", "ls", *place)
+        self.assertEqual(sorted(e["file"] for e in listed["entries"]), names)
+        self.assertEqual(listed["bytes"], 14)
+        self.assertIn("not complete", run("cache", "ls", *place).stdout)
+        self.assertIn("removed 2 entries, 14 B", run("cache", "prune", *place).stdout)
+        self.assertEqual(self.good("cache", "prune", "--all", *place)["removed"], 0)
+        self.assertEqual(self.good("cache", "ls", *place)["entries"], [])
 
     def test_peers_form(self):
         """The very words that outside harnesses use."""
