@@ -364,6 +364,40 @@ class Errors(unittest.TestCase):
             model.run(input_ids=[[2, 3]])
 
 
+BASE = os.path.join(PIPELINES, "base")
+
+
+class Memory(unittest.TestCase):
+    def test_fit(self):
+        found = accel.fit(BASE, device="reference", batch=2, seq=8)
+        self.assertEqual({f.device for f in found}, {"reference"})
+        self.assertEqual(len(found), 8)
+        fp32 = next(f for f in found if f.precision == "fp32")
+        self.assertTrue(fp32.answer)
+        self.assertGreater(fp32.peak, fp32.weights - fp32.weights_in_file)
+        self.assertRaises(accel.ArgumentError, accel.fit, BASE, precision="fp7")
+        with accel.Context(memory_limit=40 << 10) as context:
+            self.assertFalse(context.fit(BASE, "reference", "fp32")[0].answer)
+            self.assertRaises(accel.DoesNotFitError, accel.Model, BASE, device="reference", context=context)
+
+    def test_cache(self):
+        with tempfile.TemporaryDirectory() as work, accel.Context(cache_directory=work) as context:
+            self.assertEqual(context.cache(), [])
+            os.makedirs(os.path.join(work, "packed"))
+            with open(os.path.join(work, "packed", "x.packed"), "w") as f:
+                f.write("damaged")
+            self.assertEqual([(e.file, e.bytes, e.label) for e in context.cache()], [("x.packed", 7, "")])
+            self.assertEqual(context.cache_prune(1 << 30), 7)
+            self.assertEqual(context.cache(), [])
+
+    def test_profile(self):
+        watched = accel.Model(BASE, device="reference")
+        steps = watched.profile(input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]])
+        self.assertIn("attention", {s["op"] for s in steps})
+        self.assertTrue(all(s["us"] >= 0 and s["bytes"] > 0 for s in steps))
+        self.assertEqual(len(watched.profile(input_ids=[[5, 6, 7]], attention_mask=[[1, 1, 1]])), len(steps))
+
+
 class Verify(unittest.TestCase):
     def test_a_golden(self):
         model = os.path.join(FIXTURES, "models", "bert")

@@ -10,7 +10,7 @@ import ctypes as C
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 
 from . import _types
-from ._context import Context, Device, TestRecord, TestReport, VerifyReport, default_context
+from ._context import CacheEntry, Context, Device, Fit, TestRecord, TestReport, VerifyReport, default_context
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._model import Model, Placement, Ticket, Tokenizer
@@ -88,6 +88,11 @@ def verify(model: str, golden: str, device: str = "auto", precision: Optional[st
     return default_context().verify(model, golden, device, precision)
 
 
+def fit(model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0) -> List[Fit]:
+    """What a model takes on each device and precision, and whether it is there; nothing is loaded."""
+    return default_context().fit(model, device, precision, batch, seq)
+
+
 def architectures() -> List[str]:
     """The model classes that can be run: "BertModel", "BertForMaskedLM" ..."""
     pointer = C.POINTER(_types.accel_strings)()
@@ -103,9 +108,9 @@ def find_model(model: str) -> str:
 
 
 __all__ = [
-    "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CancelledError", "Context", "Device", "DeviceError",
-    "DeviceUnavailableError", "DoesNotFitError", "FormatError", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
+    "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
+    "DeviceUnavailableError", "DoesNotFitError", "Fit", "FormatError", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Tensor", "TestRecord", "TestReport", "Ticket", "Tokenizer", "UnknownModelError",
-    "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "get_dependencies",
+    "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "fit", "get_dependencies",
     "is_hardware_supported", "is_precision_supported", "pipeline", "run_precision_tests", "set_precision_profile", "verify", "__version__",
 ]

@@ -76,6 +76,34 @@ class VerifyReport:
     outputs: List[Dict[str, Any]] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What a model takes on one device at one precision, in bytes.  `answer`: it fits; None: it cannot run there (`why`)."""
+    device: str
+    precision: str
+    answer: Optional[bool]
+    why: str
+    advice: str
+    weights: int
+    weights_in_file: int
+    state_per_token: int
+    state: int
+    scratch: int
+    total: int
+    peak: int
+    memory: int
+    available: int
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One entry of the cache of packed weights; `used`: last use, seconds since 1970."""
+    file: str
+    label: str
+    bytes: int
+    used: int
+
+
 def _record(kind: Any, struct: Any) -> Any:
     """A dataclass from the struct's fields of the same names."""
     values = {}
@@ -109,11 +137,12 @@ class Context:
     def __init__(self, threads: int = 0, plugin_path: Optional[str] = None, registry_path: Optional[str] = None,
                  cache_directory: Optional[str] = None, allow_software: bool = False, log_level: int = logging.WARNING,
                  progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None,
-                 mode: str = "latency") -> None:
+                 mode: str = "latency", no_cache: bool = False, cache_limit: int = 0, memory_limit: int = 0) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode is {mode!r}; it takes {' or '.join(_MODES)}")
         params = lib.accel_params_default()
         params.mode = _MODES.index(mode)
+        params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit
         keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
         params.threads, params.allow_software = threads, int(allow_software)
         params.plugin_path, params.registry_path, params.cache_directory = keep
@@ -227,6 +256,34 @@ class Context:
         text = C.c_void_p()
         check(lib.accel_find_model(self.handle, encode(model), C.byref(text)))
         return take_string(text)
+
+    # ---- memory ----
+
+    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0) -> List[Fit]:
+        """A dry run of the planner: every device and precision, unless one is named.  Loads nothing."""
+        params = lib.accel_fit_params_default()
+        keep = [encode(device), encode(precision)]
+        params.device, params.precision = keep
+        params.batch, params.seq = batch, seq
+        pointer = C.POINTER(T.accel_fit_report)()
+        check(lib.accel_fit(self.handle, encode(str(model)), C.byref(params), C.byref(pointer)))
+        records = [_record(Fit, pointer.contents.record[i]) for i in range(pointer.contents.n)]
+        lib.accel_fit_report_free(C.byref(pointer))
+        return records
+
+    def cache(self) -> List[CacheEntry]:
+        """The packed weights that are kept, latest use first."""
+        pointer = C.POINTER(T.accel_cache_list)()
+        check(lib.accel_cache_ls(self.handle, C.byref(pointer)))
+        entries = [_record(CacheEntry, pointer.contents.entry[i]) for i in range(pointer.contents.n)]
+        lib.accel_cache_list_free(C.byref(pointer))
+        return entries
+
+    def cache_prune(self, keep: int = 0) -> int:
+        """Removes damaged entries, then those used longest ago until at most `keep` bytes are left; the bytes that were freed."""
+        freed = C.c_uint64()
+        check(lib.accel_cache_prune(self.handle, keep, None, C.byref(freed)))
+        return freed.value
 
     # ---- tests ----
 

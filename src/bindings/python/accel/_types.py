@@ -84,6 +84,11 @@ accel_token_ids = _struct(
     "accel_token_ids", ("n", u32), ("count", C.POINTER(u32)), ("ids", C.POINTER(C.POINTER(i32))), ("tokens", C.POINTER(C.POINTER(text))),
     ("start", C.POINTER(C.POINTER(i64))), ("end", C.POINTER(C.POINTER(i64))))
 
+accel_profile_step = _struct(
+    "accel_profile_step", ("size", u32), ("index", u32), ("node", text), ("op", text), ("entry", text), ("stage", u32), ("joined", u32),
+    ("begin_us", f64), ("end_us", f64), ("flop", f64), ("bytes", f64))
+ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
+
 accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text))
 accel_fit_record = _struct(
