@@ -80,14 +80,19 @@ static bool kept(const char *name, const char *const *patterns, uint32_t n) {
 /* What a linear's weight is beside its use. */
 enum { ROLE_HEAD = 1, ROLE_TRANSPOSED = 2 };
 
-/* Marks the results of the model, and what they are cut, reshaped or activated from. */
-static void mark_results(const accel_plugin_program *p, bool *result) {
+enum { SEEN_RESULT = 1, SEEN_USED = 2 }; /* of a tensor: the model gives it out; later nodes compute from it */
+
+/* A tensor that is only cut, reshaped or activated on its way out is a result, too; hidden states that later layers read are
+ * both.  Nodes come after those they read from. */
+static void mark_results(const accel_plugin_program *p, uint8_t *seen) {
   for (uint32_t e = 0; e < p->n_entry; e++)
-    for (uint32_t k = 0; k < p->entry[e].n_out; k++) result[p->entry[e].out[k]] = true;
+    for (uint32_t k = 0; k < p->entry[e].n_out; k++) seen[p->entry[e].out[k]] |= SEEN_RESULT;
   for (uint32_t i = p->n_node; i-- > 0;) {
     const accel_plugin_node *n = &p->node[i];
     const bool passes = n->op == ACCEL_PLUGIN_OP_RESHAPE || n->op == ACCEL_PLUGIN_OP_SLICE || n->op == ACCEL_PLUGIN_OP_UNARY;
-    if (passes && n->n_in && n->n_out && n->in[0] >= 0 && n->out[0] >= 0 && result[n->out[0]]) result[n->in[0]] = true;
+    const bool result = passes && n->n_out && n->out[0] >= 0 && seen[n->out[0]] == SEEN_RESULT;
+    for (uint32_t k = 0; k < n->n_in; k++)
+      if (n->in[k] >= 0) seen[n->in[k]] |= result ? SEEN_RESULT : SEEN_USED;
   }
 }
 
@@ -97,13 +102,13 @@ static bool has_trans(const accel_plugin_node *n) {
   return false;
 }
 
-/* ROLE_HEAD: the weight makes results of the model (classes, answer spans, logits over a vocabulary), where no later layer
- * evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so its rows are not output channels. */
-static void find_roles(const accel_plugin_program *p, const bool *result, uint8_t *role) {
+/* ROLE_HEAD: the weight makes results of the model and nothing else (classes, answer spans, logits over a vocabulary): no
+ * later layer evens errors out.  ROLE_TRANSPOSED: it is read as [k, n], so its rows are not output channels. */
+static void find_roles(const accel_plugin_program *p, const uint8_t *seen, uint8_t *role) {
   for (uint32_t i = 0; i < p->n_node; i++) {
     const accel_plugin_node *n = &p->node[i];
     if (n->op != ACCEL_PLUGIN_OP_LINEAR || n->out[0] < 0) continue;
-    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) | (result[n->out[0]] ? ROLE_HEAD : 0));
+    const uint8_t found = (uint8_t)((has_trans(n) ? ROLE_TRANSPOSED : 0) | (seen[n->out[0]] == SEEN_RESULT ? ROLE_HEAD : 0));
     for (uint32_t k = 1; k < n->n_in; k++) { /* w, w_gate; biases are plain anyway */
       const int32_t t = n->in[k];
       if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT) role[p->tensor[t].weight] |= found;
@@ -127,11 +132,11 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
     return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown precision '%s'; known: fp32 fp16 bf16 int8 int4 uint4 fp8 fp4", name);
   accel_plugin_format *format = accel__arena_array(arena, program->n_weight, sizeof *format);
   if (!format) return ACCEL_ERROR_OUT_OF_MEMORY;
-  bool *result = accel__arena_array(arena, program->n_tensor, sizeof *result);
+  uint8_t *seen = accel__arena_array(arena, program->n_tensor, sizeof *seen);
   uint8_t *role = accel__arena_array(arena, program->n_weight, sizeof *role);
-  if (!result || !role) return ACCEL_ERROR_OUT_OF_MEMORY;
-  mark_results(program, result);
-  find_roles(program, result, role);
+  if (!seen || !role) return ACCEL_ERROR_OUT_OF_MEMORY;
+  mark_results(program, seen);
+  find_roles(program, seen, role);
   for (uint32_t i = 0; i < program->n_weight; i++) {
     const bool keep = kept(program->weight[i].name, keep_fp32, n_keep);
     format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);

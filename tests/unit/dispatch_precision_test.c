@@ -36,7 +36,8 @@ static const accel_plugin_program *program(void) {
       {.op = ACCEL_PLUGIN_OP_LINEAR, .n_in = 2, .n_out = 1, .in = second, .out = outs + 2},
       {.op = ACCEL_PLUGIN_OP_RESHAPE, .n_in = 1, .n_out = 1, .in = shape, .out = outs + 3},
       {.op = ACCEL_PLUGIN_OP_LINEAR, .n_in = 5, .n_out = 1, .in = third, .out = outs + 4, .attr = &trans, .n_attr = 1}};
-  static const accel_plugin_entry entry = {.name = "encode", .out = outs + 3, .n_out = 1};
+  static const int32_t results[] = {RESULT, HIDDEN, ACTIVE}; /* the last two are read on: hidden states */
+  static const accel_plugin_entry entry = {.name = "encode", .out = results, .n_out = 3};
   static accel_plugin_program p;
   for (int32_t i = 0; i < TENSORS; i++)
     tensor[i] = (accel_plugin_tensor){.kind = i < WEIGHTS ? ACCEL_PLUGIN_TENSOR_WEIGHT : ACCEL_PLUGIN_TENSOR_VALUE,
