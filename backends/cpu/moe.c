@@ -27,8 +27,8 @@ typedef struct job {
   uint32_t tasks;
 } job;
 
-static const uint8_t x_bytes[CPU_X_COUNT] = {[CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_U7] = 1};
-static int64_t padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; }
+static const uint8_t x_bytes[CPU_X_COUNT] = {
+    [CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_S8] = 1, [CPU_X_U8B] = 1, [CPU_X_U7B] = 1};
 static int64_t aligned(int64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
 /* ---- a product of each expert's rows ---- */
@@ -43,7 +43,8 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
     if (j->kernel->x == CPU_X_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      j->kernels->convert[j->kernel->x](x, j->from_ld, 1, j->e->k, to, padded(j->e->k), j->scale + i, j->zero + i);
+      j->kernels->convert[j->kernel->x](x, j->from_ld, 1, j->e->k, to, cpu_x_row(j->kernel->x, j->e->k), j->scale + i,
+                                        j->zero + i);
   }
 }
 
@@ -60,8 +61,8 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
                 .ldx = j->row_bytes / x_bytes[j->kernel->x],
-                .x_scale = j->scale + first,
-                .x_zero = j->zero + first,
+                .x_scale = cpu_x_blocked(j->kernel->x) ? NULL : j->scale + first,
+                .x_zero = cpu_x_blocked(j->kernel->x) ? NULL : j->zero + first,
                 .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
                 .panel_bytes = (int64_t)e->panel_bytes,
                 .group = e->format.group_k,
@@ -87,7 +88,7 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
   j->from_ld = from_ld;
   j->by_token = by_token;
   j->to = to;
-  j->row_bytes = (j->kernel->x == CPU_X_F32 ? e->k : padded(e->k)) * x_bytes[j->kernel->x];
+  j->row_bytes = (j->kernel->x == CPU_X_F32 ? e->k : cpu_x_row(j->kernel->x, e->k)) * x_bytes[j->kernel->x];
   if (!by_token && j->kernel->x == CPU_X_F32) { /* already in order */
     char *rows = j->rows;
     j->rows = (char *)from;
@@ -198,7 +199,7 @@ static uint64_t lay(const kit_launch *l, char *base, job *j) {
   PART(place, int32_t, pairs);
   PART(scale, float, pairs);
   PART(zero, float, pairs);
-  PART(rows, char, pairs *padded(widest) * 4);
+  PART(rows, char, pairs *cpu_x_row(CPU_X_F32, widest) * 4);
   PART(middle, float, pairs *inner);
   PART(down, float, pairs *widest);
   PART(up, float, pairs *wide);

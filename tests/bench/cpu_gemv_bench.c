@@ -153,7 +153,7 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
                   int64_t mib, int rounds) {
   integer_weights w;
   if (!integer_weights_make(&w, kernels, format, n, k, mib << 20)) return fprintf(stderr, "out of memory\n"), false;
-  const int64_t ld = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  const int64_t ld = cpu_x_row(kernels->linear[w.shape.form].x, k);
   const cpu_linear_kernel *kernel = &kernels->linear[w.shape.form];
   float *x = malloc((size_t)(rows * k) * 4), *y = malloc((size_t)(rows * n) * 4), scale[MAX_ROWS], zero[MAX_ROWS];
   uint8_t *codes = aligned_alloc(64, (size_t)(rows * ld));

@@ -8,7 +8,8 @@
  *   i_float(x)              sums to fp32
  *
  * A panel begins with factor[COLS] and sum[COLS] as fp32:
- *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w.
+ *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w
+ * when x has one scale a row; see gemm_i8_body.h for others.
  * Sums of codes are integers and exact in any order; those of groups are added in ascending order, whatever the tile: a
  * row's result does not depend on its batch. */
 #ifndef ACCEL_CPU_DOT_BODY_H

@@ -1,4 +1,5 @@
-/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c. */
+/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  x is blocked (cpu_x_blocked), or
+ * where DOT_BY_ROW is defined has one scale a row. */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
@@ -21,11 +22,49 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const cha
   }
 }
 
+/* The same of a blocked x: in a block b of k, code sums are integers; the tile is
+ *   factor sum_b x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum_k(code_w)). */
+V_INLINE void multiply_blocks(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile,
+                              const char *ahead, int64_t ahead_step) {
+  const int64_t block = cpu_x_block(g->k), blocks = cpu_x_blocks(g->k),
+                codes = (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
+  const char *w = panel + GEMM_COLS * (int64_t)sizeof(float);
+  for (int64_t i = 0; i < rows * GEMM_COLS; i += V) v_store(tile + i, v_zero());
+  for (int64_t b = 0; b < blocks; b++, x += block) {
+    const int64_t k = g->k - b * block < block ? g->k - b * block : block, steps = (k + 15) / 16 * 4;
+    const float *sums = (const float *)(const void *)w;
+    dot_sums sum;
+    w += GEMM_COLS * (int64_t)sizeof(float);
+    dot_rows(rows, dot_chains(rows), ROUND, steps, x, g->ldx, w, ahead, ahead_step, sum);
+    w += steps * DOT_STEP;
+    ahead += steps / ROUND * ahead_step;
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      const float *scale = (const float *)(const void *)((const uint8_t *)g->x + (row + i) * g->ldx + codes);
+      const vf s = v_set(scale[b]), z = v_set(scale[blocks + b]);
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+        float *t = tile + i * GEMM_COLS + j * V;
+        v_store(t, v_fma(s, v_fnma(z, v_load(sums + j * V), i_float(sum[i][j * DOT_CHAINS])), v_load(t)));
+      }
+    }
+  }
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < GEMM_VECS; j++) {
+      float *t = tile + i * GEMM_COLS + j * V;
+      v_store(t, v_mul(v_load(t), v_load((const float *)(const void *)panel + j * V)));
+    }
+}
+
+#if defined(DOT_BY_ROW)
+#define DOT_MULTIPLY multiply
+#else
+#define DOT_MULTIPLY multiply_blocks
+#endif
 typedef void tile_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, int64_t ahead_step);
 #define DOT_TILE(rows)                                                                                       \
   static void tile_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, \
                           int64_t step) {                                                                    \
-    multiply(rows, g, row, panel, tile, ahead, step);                                                        \
+    DOT_MULTIPLY(rows, g, row, panel, tile, ahead, step);                                                    \
   }
 DOT_TILES
 
