@@ -10,11 +10,14 @@ PEERS.PY is the side-by-side harness for encoders; this adds two workloads to it
 libaccel gets the same lengths in their first order, packed.  Outputs are compared with PyTorch fp32 where the mask is 1.  GFLOP/s of the harness's tables count
 the padded batch's work.  Options of run: --workloads, --threads, --rounds, --seconds as the harness explains.
 """
+import contextlib
 import importlib.util
 import json
 import math
+import os
 import random
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -136,14 +139,15 @@ def open_ctranslate2(peers, model, workload, precision, threads):
     return shape
 
 
-def fastest(call, seconds=0.7):
-    call()
-    times, begin = [], time.perf_counter()
-    while len(times) < 2 or time.perf_counter() - begin < seconds:
-        start = time.perf_counter()
+def fastest(peers, call, seconds=0.7):
+    with peers.bench_lock(os.environ["RAGGED_LOCK"]):
         call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        times, begin = [], time.perf_counter()
+        while len(times) < 2 or time.perf_counter() - begin < seconds:
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return min(times)
 
 
 def make_peer(peers, base, style):
@@ -163,7 +167,7 @@ def make_peer(peers, base, style):
             return run
 
         counts = STYLES[style]
-        timed = {parts: fastest(run_parts(parts)) for parts in counts} if len(counts) > 1 else {counts[0]: 0.0}
+        timed = {parts: fastest(peers, run_parts(parts)) for parts in counts} if len(counts) > 1 else {counts[0]: 0.0}
         load.parts = min(timed, key=timed.get)
         return run_parts(load.parts)
     load.parts = 0
@@ -234,8 +238,19 @@ def extend(peers, path):
         if "--batch" in command:
             at = command.index("--batch")
             command = command[:at] + ["--lengths", ",".join(map(str, LENGTHS))] + command[at + 4:]
-        return run_json(command, nice)
+        with lock(os.environ["RAGGED_LOCK"]):
+            return run_json(command, nice)
 
+    lock, worker_round, worker = peers.bench_lock, peers.Worker.round, "worker" in sys.argv
+
+    def lock_and_round(self, seconds):
+        with lock(os.environ["RAGGED_LOCK"]):
+            worker_round(self, seconds)
+
+    if not worker:  # peers take long to load: the lock is for what is timed, not for all of a workload
+        os.environ["RAGGED_LOCK"] = sys.argv[sys.argv.index("--lock") + 1] if "--lock" in sys.argv else os.path.join(tempfile.gettempdir(), "bench.lock")
+        peers.bench_lock = lambda _path: contextlib.nullcontext()
+        peers.Worker.round = lock_and_round
     peers.np = Numbers()
     peers.agreement = masked_agreement
     peers.run_json = with_lengths
