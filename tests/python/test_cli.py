@@ -583,6 +583,18 @@ class Inside(Case):
         registry = self.good("fit", "google-bert/bert-base-uncased", "--device", "reference", "--precision", "fp32")
         self.assertGreater(registry["parameters"], 100e6)  # no files are needed
 
+    def test_fit_is_true(self):
+        """The estimate beside a process that ran it: within a tenth and 8 MB."""
+        with open(ACCEL, "rb") as f:
+            program = f.read()
+        if b"__asan_init" in program or b"__tsan_init" in program:
+            self.skipTest("sanitizers take memory of their own")
+        name, work = "sentence-transformers/all-MiniLM-L6-v2", ("--device", "cpu", "--precision", "fp32", "--batch", "8", "--seq", "64")
+        (record,) = self.good("fit", name, *work)["devices"]
+        weights = () if record["weights_in_file_bytes"] else ("--random-weights",)
+        measured = self.good("bench", name, *work, *weights, "--iters", "1", "--no-cache", "--threads", "1", timeout=300)["peak_rss_bytes"]
+        self.assertLess(abs(measured - record["peak_load_bytes"]), 0.1 * measured + 8e6, record)
+
     def test_does_not_fit(self):
         words = (model("base"), "--device", "reference", "--precision", "fp32", "--mem-limit", "40K")
         done = run("fit", *words, "--json")
