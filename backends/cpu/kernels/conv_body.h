@@ -2,6 +2,8 @@
  *
  * conv: for a block of k and pixels the columns are laid out in panels [pixels / COLS][k][COLS], then every tile of w passes
  * over them.  The tile is the one of micro_body.h with the roles of rows and columns swapped: rows are output channels. */
+#include <stdbool.h>
+
 #include "kernels/kernels.h"
 #include "kernels/micro_body.h"
 #include "kernels/plane_body.h"
@@ -51,30 +53,37 @@ static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int6
 
 /* ---- tiles ---- */
 
-/* t[rows][COLS] = a b; a[k][step], b[k][COLS] */
-V_INLINE void conv_tile(const int rows, int64_t k_count, const float *a, int64_t step, const float *b, float *t) {
+/* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k][step], b[k][COLS], of which `vecs` vectors count.
+ */
+V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const float *a, int64_t step, const float *b,
+                        const float *from, int64_t ldf, float *to, int64_t ldt) {
   vf sum[GEMM_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { sum[i][j] = v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = from ? v_load(from + i * ldf + j * V) : v_zero(); }
   }
   for (int64_t k = 0; k < k_count; k++, a += step, b += GEMM_COLS) {
     vf y[GEMM_VECS];
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { y[j] = v_load(b + j * V); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) { y[j] = v_load(b + j * V); }
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
       vf w = v_set(a[i]);
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { sum[i][j] = v_fma(w, y[j], sum[i][j]); }
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_fma(w, y[j], sum[i][j]); }
     }
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_store(t + i * GEMM_COLS + j * V, sum[i][j]); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) { v_store(to + i * ldt + j * V, sum[i][j]); }
   }
 }
 
-typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b, float *t);
-#define CONV_TILE(rows)                                                                                   \
-  static void conv_tile_##rows(int64_t k_count, const float *a, int64_t step, const float *b, float *t) { \
-    conv_tile(rows, k_count, a, step, b, t);                                                              \
+typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b, const float *from, int64_t ldf,
+                             float *to, int64_t ldt);
+#define CONV_TILE_OF(rows, vecs)                                                                                          \
+  static void conv_tile_##rows##_##vecs(int64_t k_count, const float *a, int64_t step, const float *b, const float *from, \
+                                        int64_t ldf, float *to, int64_t ldt) {                                            \
+    conv_tile(rows, vecs, k_count, a, step, b, from, ldf, to, ldt);                                                       \
   }
+#define CONV_TILE(rows) CONV_TILE_OF(rows, 1) CONV_TILE_OF(rows, 2)
+#define CONV_PAIR(rows) \
+  { conv_tile_##rows##_1, conv_tile_##rows##_2 }
 /* clang-format off */
 CONV_TILE(1) CONV_TILE(2) CONV_TILE(3) CONV_TILE(4)
 #if GEMM_ROWS >= 6
@@ -84,40 +93,59 @@ CONV_TILE(5) CONV_TILE(6)
 CONV_TILE(7) CONV_TILE(8) CONV_TILE(9) CONV_TILE(10) CONV_TILE(11) CONV_TILE(12) CONV_TILE(13) CONV_TILE(14)
 #endif
 
-static const conv_tile_fn conv_tile_of[GEMM_ROWS + 1] = {
-  NULL, conv_tile_1, conv_tile_2, conv_tile_3, conv_tile_4,
+/* By rows, and vectors less 1. */
+static const conv_tile_fn conv_tile_of[GEMM_ROWS + 1][GEMM_VECS] = {
+  {NULL}, CONV_PAIR(1), CONV_PAIR(2), CONV_PAIR(3), CONV_PAIR(4),
 #if GEMM_ROWS >= 6
-  conv_tile_5, conv_tile_6,
+  CONV_PAIR(5), CONV_PAIR(6),
 #endif
 #if GEMM_ROWS >= 14
-  conv_tile_7, conv_tile_8, conv_tile_9, conv_tile_10, conv_tile_11, conv_tile_12, conv_tile_13, conv_tile_14,
+  CONV_PAIR(7), CONV_PAIR(8), CONV_PAIR(9), CONV_PAIR(10), CONV_PAIR(11), CONV_PAIR(12), CONV_PAIR(13), CONV_PAIR(14),
 #endif
 };
 /* clang-format on */
 
-/* Adds a finished tile to what y holds of earlier k; after the last k come bias, residual and activation. */
-static void conv_finish(const cpu_conv_gemm *g, float *t, int64_t row, int64_t rows, int64_t pixel, int64_t cols, int first,
-                        int last) {
-  for (int64_t i = 0; i < rows; i++) {
+/* Bias, residual and activation of a finished tile, and into y; before the last k only into y. */
+static void conv_finish(const cpu_conv_gemm *g, float *t, int64_t row, int64_t rows, int64_t pixel, int64_t cols, int last) {
+  for (int64_t i = 0; i < rows && last; i++) {
     const int64_t at = (row + i) * g->ldy + pixel;
-    vf b = v_set(last && g->bias ? g->bias[row + i] : 0.0f);
+    vf b = v_set(g->bias ? g->bias[row + i] : 0.0f);
     for (int64_t j = 0; j < cols; j += V) {
-      vf v = v_load(t + i * GEMM_COLS + j);
-      if (!first) v = v_add(v, v_loadn(g->y + at + j, cols - j));
-      if (last) v = v_add(v, b);
-      if (last && g->residual) v = v_add(v, v_loadn(g->residual + at + j, cols - j));
+      vf v = v_add(v_load(t + i * GEMM_COLS + j), b);
+      if (g->residual) v = v_add(v, v_loadn(g->residual + at + j, cols - j));
       v_store(t + i * GEMM_COLS + j, v);
     }
   }
-  if (last && g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, t, t, rows * GEMM_COLS);
+  if (last && g->act != ACCEL_PLUGIN_ACT_NONE) {
+    if (cols > V)
+      CPU_NAME(activate, row)(g->act, g->alpha, t, t, rows * GEMM_COLS);
+    else
+      for (int64_t i = 0; i < rows; i++) CPU_NAME(activate, row)(g->act, g->alpha, t + i * GEMM_COLS, t + i * GEMM_COLS, V);
+  }
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j += V)
       v_storen(g->y + (row + i) * g->ldy + pixel + j, v_load(t + i * GEMM_COLS + j), cols - j);
 }
 
+/* One tile over one panel: y holds what earlier k gave.  Panels with missing columns take the way over t. */
+static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t row,
+                       int64_t rows, int64_t pixel, int64_t cols, int first, int last) {
+  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  float *y = g->y + row * g->ldy + pixel;
+  if (cols == GEMM_COLS) {
+    conv_tile_of[rows][1](count, w, g->height, columns, first ? NULL : y, g->ldy, last ? t : y, last ? GEMM_COLS : g->ldy);
+    if (last) conv_finish(g, t, row, rows, pixel, cols, last);
+    return;
+  }
+  for (int64_t i = 0; i < rows && !first; i++)
+    for (int64_t j = 0; j < GEMM_COLS; j += V)
+      v_store(t + i * GEMM_COLS + j, j < cols ? v_loadn(y + i * g->ldy + j, cols - j) : v_zero());
+  conv_tile_of[rows][cols > V](count, w, g->height, columns, first ? NULL : t, GEMM_COLS, t, GEMM_COLS);
+  conv_finish(g, t, row, rows, pixel, cols, last);
+}
+
 void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
                                float *workspace) {
-  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t steps = (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP;
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + CPU_CONV_PIXELS < pixel_end ? pixel + CPU_CONV_PIXELS : pixel_end;
@@ -127,10 +155,9 @@ void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pi
         lay_panel(g, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k + count, workspace + (p - pixel) * count);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
-        for (int64_t p = pixel; p < stop; p += GEMM_COLS) {
-          conv_tile_of[rows](count, g->w + (i * g->k + k) * g->height, g->height, workspace + (p - pixel) * count, t);
-          conv_finish(g, t, row, rows, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0, s == steps - 1);
-        }
+        for (int64_t p = pixel; p < stop; p += GEMM_COLS)
+          conv_panel(g, g->w + (i * g->k + k) * g->height, count, workspace + (p - pixel) * count, row, rows, p,
+                     stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0, s == steps - 1);
       }
     }
   }
@@ -168,18 +195,31 @@ V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwis
   }
 }
 
+typedef void (*depthwise_fn)(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, int64_t row, int64_t col);
+#define DEPTHWISE(rows, vecs)                                                                                             \
+  static void depthwise_##rows##_##vecs(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, int64_t row, \
+                                        int64_t col) {                                                                    \
+    depthwise_block(rows, vecs, g, l, x, row, col);                                                                       \
+  }
+/* clang-format off */
+DEPTHWISE(1, 1) DEPTHWISE(2, 1) DEPTHWISE(3, 1) DEPTHWISE(4, 1) DEPTHWISE(5, 1) DEPTHWISE(6, 1) DEPTHWISE(7, 1) DEPTHWISE(8, 1)
+DEPTHWISE(1, 2) DEPTHWISE(2, 2) DEPTHWISE(3, 2) DEPTHWISE(4, 2)
+static const depthwise_fn narrow[] = {NULL, depthwise_1_1, depthwise_2_1, depthwise_3_1, depthwise_4_1,
+                                      depthwise_5_1, depthwise_6_1, depthwise_7_1, depthwise_8_1};
+static const depthwise_fn broad[] = {NULL, depthwise_1_2, depthwise_2_2, depthwise_3_2, depthwise_4_2};
+/* clang-format on */
+
 void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
   const cpu_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
+  const bool one = p->out[1] <= V;
+  const int64_t most = one ? 8 : 4, step = one ? V : 2 * V;
   lay_plane(p, g->x, &l, 0.0f, workspace);
-  int64_t row = 0;
-  if (p->out[1] > V)
-    for (; row + 4 <= p->out[0]; row += 4)
-      for (int64_t col = 0; col < p->out[1]; col += 2 * V) depthwise_block(4, 2, g, &l, workspace, row, col);
-  else
-    for (; row + 8 <= p->out[0]; row += 8) depthwise_block(8, 1, g, &l, workspace, row, 0);
-  for (; row < p->out[0]; row++)
-    for (int64_t col = 0; col < p->out[1]; col += 2 * V) depthwise_block(1, 2, g, &l, workspace, row, col);
+  for (int64_t row = 0, rows; row < p->out[0]; row += rows) { /* blocks as equal in height as whole rows allow */
+    const int64_t left = p->out[0] - row, blocks = (left + most - 1) / most;
+    rows = (left + blocks - 1) / blocks;
+    for (int64_t col = 0; col < p->out[1]; col += step) (one ? narrow : broad)[rows](g, &l, workspace, row, col);
+  }
   if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, g->y, g->y, p->out[0] * p->out[1]);
 }
 

@@ -12,8 +12,8 @@ typedef struct cpu_plane {
 } cpu_plane;
 
 /* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual), column[(c, ky, kx), (oy,
- * ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.  Every element is a sum over blocks of CPU_CONV_STEP k,
- * each one chain of fused multiply-adds: what it is does not depend on the split. */
+ * ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.  Every element is one chain of fused multiply-adds
+ * over ascending k: what it is does not depend on the split. */
 typedef struct cpu_conv_gemm {
   cpu_plane plane;
   int64_t rows, height; /* output channels, and those of one tile of w (at most tile_rows) */
