@@ -3,7 +3,7 @@
  *
  * Weights are widened in registers when there are few rows, else a block of a panel at a time into the first-level cache,
  * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch: blocks
- * of at most NARROW_BLOCK k, each one chain of fused multiply-adds in ascending order, then total += scale * chain. */
+ * of at most CPU_NARROW_BLOCK k, each one chain of fused multiply-adds in ascending order, then total += scale * chain. */
 #ifndef ACCEL_CPU_NARROW_BODY_H
 #define ACCEL_CPU_NARROW_BODY_H
 
@@ -199,22 +199,22 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
   case rows:                                                       \
     narrow_few_rows(form, rows, panels, g, row, panel, panel_end); \
     return;
-#define NARROW(form, name)                                                                                    \
-  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
-    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                              \
-  }                                                                                                           \
-  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {              \
-    if (row_end - row <= NARROW_FEW) {                                                                        \
-      name##_few(g, row, row_end, panel, panel_end);                                                          \
-    } else if (row_end - row <= 2 * NARROW_FEW) { /* a panel comes from the cache the second time */          \
-      const int64_t half = (row + row_end) / 2;                                                               \
-      for (; panel < panel_end; panel++) {                                                                    \
-        name##_few(g, row, half, panel, panel + 1);                                                           \
-        name##_few(g, half, row_end, panel, panel + 1);                                                       \
-      }                                                                                                       \
-    } else {                                                                                                  \
-      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                              \
-    }                                                                                                         \
+#define NARROW(form, name)                                                                                     \
+  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {  \
+    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                               \
+  }                                                                                                            \
+  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {               \
+    if (row_end - row <= NARROW_FEW) {                                                                         \
+      name##_few(g, row, row_end, panel, panel_end);                                                           \
+    } else if (!narrow_scaled(form) && row_end - row <= 2 * NARROW_FEW) { /* from the cache the second time */ \
+      const int64_t half = (row + row_end) / 2;                                                                \
+      for (; panel < panel_end; panel++) {                                                                     \
+        name##_few(g, row, half, panel, panel + 1);                                                            \
+        name##_few(g, half, row_end, panel, panel + 1);                                                        \
+      }                                                                                                        \
+    } else {                                                                                                   \
+      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                               \
+    }                                                                                                          \
   }
 
 #endif
