@@ -89,6 +89,8 @@ int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
 
 int32_t cpu_launch(void *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
+bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+               const accel_plugin_node *other);
 bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
 
 uint32_t cpu_workers(const kit_launch *launch);
@@ -99,6 +101,9 @@ void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn,
 uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
 static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return all * i / n; }
 
+/* Linears over the same x whose weights lie alike run as one product. */
+bool cpu_linear_joins(const cpu_self *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                      const accel_plugin_node *other);
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_linear_workspace(const cpu_self *self, const kit_launch *shapes);
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

@@ -83,3 +83,8 @@ bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *n
   }
   return false;
 }
+
+bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+               const accel_plugin_node *other) {
+  return self && first->op == ACCEL_PLUGIN_OP_LINEAR && cpu_linear_joins(self, program, first, other);
+}

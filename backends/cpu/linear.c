@@ -3,23 +3,32 @@
 #include "cpu.h"
 
 typedef struct job {
-  cpu_gemm g;
+  cpu_gemm g[KIT_JOINED + 1]; /* of all nodes of the launch: they read the same x */
+  int64_t panels_before[KIT_JOINED + 2];
+  uint32_t n_gemm;
   cpu_linear_fn *run;
   cpu_convert_fn *convert; /* NULL: x is read as it is */
   const float *from;       /* x before conversion */
   int64_t from_ld;
   uint64_t x_bytes; /* of an element after it */
   uint32_t convert_tasks;
-  int64_t rows, panels;
+  int64_t rows, panels, n, k; /* panels and columns of all */
   uint32_t row_blocks, panel_groups;
 } job;
 
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   uint32_t r = index / j->panel_groups, p = index % j->panel_groups;
+  const int64_t row = cpu_share(j->rows, r, j->row_blocks), row_end = cpu_share(j->rows, r + 1, j->row_blocks);
   (void)worker;
-  j->run(&j->g, cpu_share(j->rows, r, j->row_blocks), cpu_share(j->rows, r + 1, j->row_blocks),
-         cpu_share(j->panels, p, j->panel_groups), cpu_share(j->panels, p + 1, j->panel_groups));
+  for (uint32_t m = 0; m < j->n_gemm; m++) {
+    const int64_t before = j->panels_before[m], all = j->panels_before[m + 1] - before;
+    int64_t first = cpu_share(j->panels, p, j->panel_groups) - before,
+            end = cpu_share(j->panels, p + 1, j->panel_groups) - before;
+    if (first < 0) first = 0;
+    if (end > all) end = all;
+    if (first < end) j->run(&j->g[m], row, row_end, first, end);
+  }
 }
 
 /* A grid of tasks: panels are cut so that every worker gets the same number, then rows, but not below a few register tiles.
@@ -27,8 +36,8 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
 static void split(job *j, int64_t tile_rows, const kit_launch *l) {
   const double gflops = 50; /* of one core, at least: decides only what is too small to split */
   const uint32_t workers = cpu_workers(l);
-  const int64_t tall = 4 * tile_rows;                                             /* rows a panel is worth fetching for */
-  double cost = 2.0 * (double)j->rows * (double)j->g.n * (double)j->g.k / gflops; /* ns */
+  const int64_t tall = 4 * tile_rows;                                         /* rows a panel is worth fetching for */
+  double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops; /* ns */
   j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, cost / (double)(j->rows * j->panels)) < 2) return;
   uint32_t wanted =
@@ -64,70 +73,99 @@ uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l) {
 
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
+  const cpu_gemm *g = j->g;
   int64_t row = cpu_share(j->rows, index, j->convert_tasks), end = cpu_share(j->rows, index + 1, j->convert_tasks);
   (void)worker;
-  j->convert(j->from + row * j->from_ld, j->from_ld, end - row, j->g.k,
-             (char *)j->g.x + (uint64_t)(row * j->g.ldx) * j->x_bytes, j->g.ldx,
-             j->g.x_scale ? (float *)j->g.x_scale + row : NULL, j->g.x_zero ? (float *)j->g.x_zero + row : NULL);
+  j->convert(j->from + row * j->from_ld, j->from_ld, end - row, j->k, (char *)g->x + (uint64_t)(row * g->ldx) * j->x_bytes,
+             g->ldx, g->x_scale ? (float *)g->x_scale + row : NULL, g->x_zero ? (float *)g->x_zero + row : NULL);
 }
 
+/* x for all nodes of the launch at once. */
 static void convert(job *j, cpu_x x, const kit_launch *l) {
   const double bytes_per_ns = 8;
+  const int64_t ldx = cpu_x_row(x, j->k);
   j->x_bytes = x_bytes[x];
-  j->g.ldx = cpu_x_row(x, j->g.k);
-  j->g.x = l->workspace;
-  j->g.x_scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * j->g.ldx) * j->x_bytes);
-  j->g.x_zero = j->g.x_scale + j->rows;
-  if (cpu_x_blocked(x)) j->g.x_scale = j->g.x_zero = NULL;
-  j->convert_tasks = cpu_tasks(l, j->rows, (double)j->g.k * sizeof(float) / bytes_per_ns);
+  const float *scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * ldx) * j->x_bytes);
+  for (uint32_t m = 0; m < j->n_gemm; m++) {
+    j->g[m].x = l->workspace;
+    j->g[m].ldx = ldx;
+    j->g[m].x_scale = cpu_x_blocked(x) ? NULL : scale;
+    j->g[m].x_zero = cpu_x_blocked(x) ? NULL : scale + j->rows;
+  }
+  j->convert_tasks = cpu_tasks(l, j->rows, (double)j->k * sizeof(float) / bytes_per_ns);
   cpu_parallel(l, j->convert_tasks, convert_task, j);
 }
 
-int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *residual = &l->in[3], *out = &l->out[0];
-  if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
-  if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
-  const cpu_linear *w = &s->linear[s->linear_of[l->index]];
+/* ---- the launch ---- */
+
+bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
+                      const accel_plugin_node *other) {
+  const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
+  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form && s->linear[a].k == s->linear[b].k;
+}
+
+static cpu_gemm gemm_of(const cpu_linear *w, const kit_launch *l) {
+  const kit_tensor *x = &l->in[0];
   const float *bias = kit_f32(&l->in[2]);
-  const cpu_linear_kernel *kernel = kernel_of(s, w);
-  job j = {.run = kernel->run, .convert = s->kernels.convert[kernel->x], .rows = kit_row_count(out), .panels = w->panels};
-  if (!out->elements) return ACCEL_PLUGIN_OK;
-  j.g = (cpu_gemm){.n = w->n,
-                   .k = w->k,
-                   .x = kit_f32(x),
-                   .ldx = x->row_stride,
-                   .w = w->packed,
-                   .panel_bytes = (int64_t)w->panel_bytes,
-                   .group = w->format.group_k,
-                   .store = w->format.store,
-                   .scale = w->format.scale,
-                   .outer = w->outer,
-                   .y = kit_f32(out),
-                   .ldy = w->n,
-                   .bias = bias,
-                   .residual = kit_f32(residual),
-                   .ldr = w->n,
-                   .glu = w->glu != ACCEL_PLUGIN_GLU_NONE};
-  j.g.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
-  j.g.alpha = kit_act_alpha(l->node, j.g.act);
+  cpu_gemm g = {.n = w->n,
+                .k = w->k,
+                .x = kit_f32(x),
+                .ldx = x->row_stride,
+                .w = w->packed,
+                .panel_bytes = (int64_t)w->panel_bytes,
+                .group = w->format.group_k,
+                .store = w->format.store,
+                .scale = w->format.scale,
+                .outer = w->outer,
+                .y = kit_f32(&l->out[0]),
+                .ldy = w->n,
+                .bias = bias,
+                .residual = kit_f32(&l->in[3]),
+                .ldr = w->n,
+                .glu = w->glu != ACCEL_PLUGIN_GLU_NONE};
+  g.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  g.alpha = kit_act_alpha(l->node, g.act);
   switch (w->glu) {
     case ACCEL_PLUGIN_GLU_SEPARATE:
-      j.g.bias_gate = kit_f32(&l->in[5]);
+      g.bias_gate = kit_f32(&l->in[5]);
       break;
     case ACCEL_PLUGIN_GLU_GATE_FIRST:
-      j.g.bias_gate = bias;
-      j.g.bias = bias ? bias + w->n : NULL;
+      g.bias_gate = bias;
+      g.bias = bias ? bias + w->n : NULL;
       break;
     case ACCEL_PLUGIN_GLU_GATE_LAST:
-      j.g.bias_gate = bias ? bias + w->n : NULL;
+      g.bias_gate = bias ? bias + w->n : NULL;
       break;
     case ACCEL_PLUGIN_GLU_INTERLEAVED:
-      j.g.bias = w->bias_up;
-      j.g.bias_gate = w->bias_gate;
+      g.bias = w->bias_up;
+      g.bias_gate = w->bias_gate;
       break;
   }
-  j.from = j.g.x;
-  j.from_ld = j.g.ldx;
+  return g;
+}
+
+int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
+  if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
+  const cpu_linear *first = &s->linear[s->linear_of[l->index]];
+  const cpu_linear_kernel *kernel = kernel_of(s, first);
+  job j = {.run = kernel->run,
+           .convert = s->kernels.convert[kernel->x],
+           .n_gemm = 1 + l->n_joined,
+           .rows = kit_row_count(&l->out[0]),
+           .k = first->k};
+  if (!l->out[0].elements) return ACCEL_PLUGIN_OK;
+  for (uint32_t m = 0; m < j.n_gemm; m++) {
+    const kit_launch *one = m ? &l->joined[m - 1] : l;
+    const cpu_linear *w = &s->linear[s->linear_of[one->index]];
+    j.g[m] = gemm_of(w, one);
+    j.n += w->n;
+    j.panels_before[m] = j.panels;
+    j.panels += w->panels;
+    j.panels_before[m + 1] = j.panels;
+  }
+  j.from = j.g[0].x;
+  j.from_ld = j.g[0].ldx;
   if (j.convert) convert(&j, kernel->x, l);
   split(&j, kernel->rows, l);
   cpu_parallel(l, j.row_blocks * j.panel_groups, task, &j);

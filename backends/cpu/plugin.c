@@ -11,6 +11,7 @@ static const kit_backend backend = {
     .weight = cpu_weight_data,
     .launch = cpu_launch,
     .strided = cpu_strided,
+    .joins = cpu_joins,
     .workspace = cpu_workspace,
 };
 

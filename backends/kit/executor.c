@@ -381,43 +381,44 @@ static double now_us(void) {
 }
 
 static void tell_profile(const job *j, const kit_launch *launch, double begin_us) {
-  const int32_t node = (int32_t)launch->index;
+  int32_t node[KIT_JOINED + 1];
   accel_plugin_step step = {
-      .size = sizeof step, .entry = j->run.entry, .node = &node, .n_node = 1, .begin_us = begin_us, .end_us = now_us()};
-  kit_cost(launch, j->endpoint->weight_bytes, &step.flop, &step.bytes);
+      .size = sizeof step, .entry = j->run.entry, .node = node, .begin_us = begin_us, .end_us = now_us()};
+  for (uint32_t m = 0; m <= launch->n_joined; m++) {
+    double flop = 0, bytes = 0;
+    kit_cost(launch + m, j->endpoint->weight_bytes, &flop, &bytes);
+    node[step.n_node++] = (int32_t)launch[m].index;
+    step.flop += flop;
+    step.bytes += bytes;
+  }
   j->host->profile(j->host->self, &step);
 }
 
 static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
-  uint32_t n = s->n_in + s->n_out;
   kit_tensor *t = j->inst->operand;
-  kit_step_tensors(e->program, j->plan, s, t);
+  uint32_t n = kit_step_tensors(e->program, j->plan, s, t);
   for (uint32_t i = 0; i < n; i++)
     if (t[i].id >= 0) locate(j, &t[i]);
-  kit_launch launch = {.program = e->program,
-                       .node = &e->program->node[s->node],
-                       .index = s->node,
-                       .n_in = s->n_in,
-                       .n_out = s->n_out,
-                       .in = t,
-                       .out = t + s->n_in,
-                       .dim = j->plan->dim,
-                       .rows = j->inst->rows,
-                       .state = j->state,
-                       .workspace_bytes = s->workspace_bytes,
-                       .host = j->host};
+  kit_launch like = {.program = e->program,
+                     .dim = j->plan->dim,
+                     .rows = j->inst->rows,
+                     .state = j->state,
+                     .workspace_bytes = s->workspace_bytes,
+                     .host = j->host},
+             launch[KIT_JOINED + 1];
   if (s->workspace_bytes) {
-    launch.workspace_buffer = j->inst->buffer;
-    launch.workspace_offset = s->workspace;
-    if (!e->backend->alloc) launch.workspace = (char *)j->inst->buffer + s->workspace;
+    like.workspace_buffer = j->inst->buffer;
+    like.workspace_offset = s->workspace;
+    if (!e->backend->alloc) like.workspace = (char *)j->inst->buffer + s->workspace;
   }
+  kit_step_launches(e->program, s, t, &like, launch);
   if (error) error->rc = 0;
   bool watched = j->host && j->host->profile;
   double begin_us = watched ? now_us() : 0.0;
-  int32_t rc = e->backend->launch(e->self, &launch, error);
-  if (!rc && watched) tell_profile(j, &launch, begin_us);
-  if (rc && error && !error->rc) kit_launch_fail(&launch, error, rc, "failed with code %d", rc);
+  int32_t rc = e->backend->launch(e->self, launch, error);
+  if (!rc && watched) tell_profile(j, launch, begin_us);
+  if (rc && error && !error->rc) kit_launch_fail(launch, error, rc, "failed with code %d", rc);
   return rc;
 }
 
@@ -430,7 +431,7 @@ static int32_t walk(job *j, accel_plugin_error *error) {
   uint32_t stage = 0;
   if (kit_fault(j->host, "device_lost"))
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the device was lost (fault injected)");
-  for (uint32_t k = 0; k < j->plan->n_step; k++) {
+  for (uint32_t k = 0; k < j->plan->n_step; k += 1 + j->plan->step[k].n_joined) {
     const kit_step *s = &j->plan->step[k];
     if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, (int32_t)s->node, "cancelled");

@@ -48,6 +48,7 @@ typedef struct kit_place {
 typedef struct kit_step {
   uint32_t node;
   uint32_t n_in, n_out; /* padded counts */
+  uint32_t n_joined;    /* the next so many steps run in this one's launch */
   uint64_t workspace, workspace_bytes;
 } kit_step;
 
@@ -64,7 +65,7 @@ typedef struct kit_plan {
   kit_place *place;   /* [n_tensor] */
   kit_step *step;
   uint32_t n_step;
-  uint32_t widest;  /* most operands and results of a step, padding included */
+  uint32_t widest;  /* most operands and results of a launch, padding included */
   bool *space;      /* [n_space]: used by a step */
   uint64_t scratch; /* bytes */
 } kit_plan;
@@ -80,9 +81,13 @@ typedef struct kit_plan_request {
 } kit_plan_request;
 int32_t kit_plan_new(const kit_plan_request *request, kit_plan **out, accel_plugin_error *error);
 void kit_plan_free(kit_plan *plan);
-/* Shapes of a step's operands and then results, padded; pointers NULL; absent ones have id -1 and no other field that means
- * anything. */
-void kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan, const kit_step *step, kit_tensor *out);
+/* Shapes of a step's operands and then results, padded, then those of the steps joined with it; pointers NULL; absent ones
+ * have id -1 and no other field that means anything.  Answers how many there are. */
+uint32_t kit_step_tensors(const accel_plugin_program *program, const kit_plan *plan, const kit_step *step, kit_tensor *out);
+/* The launches of a step and of those joined with it, over the tensors of kit_step_tensors; `like` has all that they share.
+ */
+void kit_step_launches(const accel_plugin_program *program, const kit_step *step, const kit_tensor *tensors,
+                       const kit_launch *like, kit_launch out[KIT_JOINED + 1]);
 
 /* ---- answers.c ---- */
 

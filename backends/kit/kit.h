@@ -27,8 +27,9 @@
 enum {
   KIT_OPERANDS = 12, /* in[] and out[] of a launch are padded with absent tensors up to these many */
   KIT_RESULTS = 2,
-  KIT_ALIGN = 64,     /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
-  KIT_PAGE_ROWS = 256 /* tokens in one page of a KV state */
+  KIT_ALIGN = 64,      /* of every scratch tensor; caller's buffers and sliced views may be less aligned */
+  KIT_PAGE_ROWS = 256, /* tokens in one page of a KV state */
+  KIT_JOINED = 7       /* further nodes in one launch, at most */
 };
 
 /* ---- 1. errors ---- */
@@ -105,7 +106,10 @@ typedef struct kit_launch {
                       workspace_buffer */
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
-  const accel_plugin_host *host; /* parallel, workers, cancelled */
+  const accel_plugin_host *host;   /* parallel, workers, cancelled */
+  const struct kit_launch *joined; /* [n_joined] nodes that run in this launch as well (backend->joins): their operands and
+                                      results; workspace is this launch's */
+  uint32_t n_joined;
 } kit_launch;
 
 /* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept
@@ -150,6 +154,12 @@ typedef struct kit_backend {
   int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
   /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL: kit_inplace. */
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t result);
+  /* May `other` run in the launch of `first`, an earlier node of the same op over the same operand 0?  Then all operands of
+   * the nodes joined are there before it, their results are different memory from all of these but for what `inplace` allows
+   * of an operand that no other of them reads, and workspace is asked for once, with launch.joined.  Neither has a state.
+   * NULL: never.  launch must then look at launch.joined.  self is NULL in estimates. */
+  bool (*joins)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                const accel_plugin_node *other);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
   /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to

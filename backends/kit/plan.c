@@ -27,6 +27,8 @@ typedef struct planner {
   uint8_t *alias;      /* [n_tensor] */
   int32_t *root;       /* [n_tensor] */
   int32_t *last;       /* [n_tensor]: last step that uses this root; n_step: to the end */
+  int32_t *maker;      /* [n_tensor]: node of the entry that writes this root, -1 none */
+  uint8_t *placed;     /* [entry.n_node]: it is in a step */
   segment *hole;       /* free parts of scratch below plan->scratch, by offset */
   kit_tensor *tensors; /* operands and results of the step at hand */
   uint32_t n_hole;
@@ -197,28 +199,92 @@ static void put_tensor(const kit_plan *plan, int32_t id, kit_tensor *t) {
   }
 }
 
-void kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s, kit_tensor *t) {
-  const accel_plugin_node *n = &p->node[s->node];
-  for (uint32_t j = 0; j < s->n_in; j++) put_tensor(plan, j < n->n_in ? n->in[j] : -1, &t[j]);
-  for (uint32_t j = 0; j < s->n_out; j++) put_tensor(plan, j < n->n_out ? n->out[j] : -1, &t[s->n_in + j]);
+uint32_t kit_step_tensors(const accel_plugin_program *p, const kit_plan *plan, const kit_step *s, kit_tensor *t) {
+  uint32_t at = 0;
+  for (const kit_step *end = s + s->n_joined; s <= end; s++) {
+    const accel_plugin_node *n = &p->node[s->node];
+    for (uint32_t j = 0; j < s->n_in; j++) put_tensor(plan, j < n->n_in ? n->in[j] : -1, &t[at++]);
+    for (uint32_t j = 0; j < s->n_out; j++) put_tensor(plan, j < n->n_out ? n->out[j] : -1, &t[at++]);
+  }
+  return at;
+}
+
+void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const kit_tensor *t, const kit_launch *like,
+                       kit_launch out[KIT_JOINED + 1]) {
+  for (uint32_t m = 0; m <= s->n_joined; m++) {
+    out[m] = *like;
+    out[m].node = &p->node[s[m].node];
+    out[m].index = s[m].node;
+    out[m].n_in = s[m].n_in;
+    out[m].n_out = s[m].n_out;
+    out[m].in = t;
+    out[m].out = t + s[m].n_in;
+    t += s[m].n_in + s[m].n_out;
+  }
+  out->joined = out + 1;
+  out->n_joined = s->n_joined;
+}
+
+static void add_step(planner *w, uint32_t i) {
+  const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+  kit_step *s = &w->plan->step[w->plan->n_step++];
+  *s = (kit_step){
+      .node = (uint32_t)w->e->node[i], .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
+  w->placed[i] = 1;
+  const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
+  for (int j = 0; j < 3; j++) {
+    int64_t space = kit_attr_i(n, spaces[j], -1);
+    if (space >= 0) w->plan->space[space] = true;
+  }
+}
+
+/* Whether the operands of node i of the entry are all written by steps before `step`. */
+static bool ready(const planner *w, uint32_t i, uint32_t step) {
+  const accel_plugin_node *n = &w->p->node[w->e->node[i]];
+  for (uint32_t k = 0; k < n->n_in; k++) {
+    int32_t maker = n->in[k] >= 0 ? w->maker[w->root[n->in[k]]] : -1;
+    if (maker < 0) continue;
+    if (!w->placed[maker]) return false;
+    for (uint32_t m = step; m < w->plan->n_step; m++)
+      if (w->plan->step[m].node == (uint32_t)w->e->node[maker]) return false;
+  }
+  return true;
+}
+
+/* Later nodes that the backend runs in the launch of node i. */
+static void join(planner *w, uint32_t i) {
+  const kit_backend *b = w->r->backend;
+  const accel_plugin_node *first = &w->p->node[w->e->node[i]];
+  const uint32_t step = w->plan->n_step - 1;
+  if (!b || !b->joins || first->state >= 0 || first->n_in < 1 || first->in[0] < 0) return;
+  for (uint32_t k = i + 1; k < w->e->n_node && w->plan->n_step - step <= KIT_JOINED; k++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[k]];
+    if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 || n->in[0] != first->in[0])
+      continue;
+    if (!ready(w, k, step) || !b->joins(w->r->self, w->p, first, n)) continue;
+    add_step(w, k);
+    w->plan->step[step].n_joined++;
+  }
 }
 
 static int32_t steps(planner *w, accel_plugin_error *error) {
   kit_plan *plan = w->plan;
   plan->step = calloc(w->e->n_node + 1, sizeof *plan->step);
   if (!plan->step) return kit_no_memory(error, w->e->n_node * sizeof *plan->step);
+  for (uint32_t i = 0; i < w->p->n_tensor; i++) w->maker[i] = -1;
   for (uint32_t i = 0; i < w->e->n_node; i++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[i]];
-    if (!w->run[i]) continue;
-    kit_step *s = &plan->step[plan->n_step++];
-    *s = (kit_step){
-        .node = (uint32_t)w->e->node[i], .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
-    plan->widest = padded(s->n_in + s->n_out, plan->widest);
-    const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
-    for (int j = 0; j < 3; j++) {
-      int64_t space = kit_attr_i(n, spaces[j], -1);
-      if (space >= 0) plan->space[space] = true;
-    }
+    for (uint32_t k = 0; w->run[i] && k < n->n_out; k++)
+      if (n->out[k] >= 0) w->maker[n->out[k]] = (int32_t)i;
+  }
+  for (uint32_t i = 0; i < w->e->n_node; i++) {
+    if (!w->run[i] || w->placed[i]) continue;
+    const uint32_t step = plan->n_step;
+    add_step(w, i);
+    join(w, i);
+    uint32_t width = 0;
+    for (uint32_t m = step; m < plan->n_step; m++) width += plan->step[m].n_in + plan->step[m].n_out;
+    plan->widest = padded(width, plan->widest);
   }
   w->tensors = calloc(plan->widest + 1, sizeof *w->tensors);
   return w->tensors ? ACCEL_PLUGIN_OK : kit_no_memory(error, plan->widest * sizeof *w->tensors);
@@ -226,14 +292,19 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
 
 /* ---- 4. lifetimes ---- */
 
+/* Steps that are joined happen at the first of them. */
 static void lifetimes(planner *w) {
-  for (uint32_t k = 0; k < w->plan->n_step; k++) {
+  for (uint32_t k = 0, at = 0, joined = 0; k < w->plan->n_step; k++) {
     const kit_step *s = &w->plan->step[k];
     const accel_plugin_node *n = &w->p->node[s->node];
+    if (joined)
+      joined--;
+    else
+      at = k, joined = s->n_joined;
     for (uint32_t j = 0; j < n->n_in; j++)
-      if (n->in[j] >= 0) w->last[w->root[n->in[j]]] = (int32_t)k;
+      if (n->in[j] >= 0) w->last[w->root[n->in[j]]] = (int32_t)at;
     for (uint32_t j = 0; j < n->n_out; j++)
-      if (n->out[j] >= 0 && w->need[n->out[j]]) w->last[w->root[n->out[j]]] = (int32_t)k;
+      if (n->out[j] >= 0 && w->need[n->out[j]]) w->last[w->root[n->out[j]]] = (int32_t)at;
   }
   for (uint32_t i = 0; i < w->e->n_out; i++)
     if (w->plan->wanted[i]) w->last[w->root[w->e->out[i]]] = (int32_t)w->plan->n_step;
@@ -272,55 +343,57 @@ static void fixed_homes(planner *w) {
   }
 }
 
-/* The operand whose memory result `j` of step `k` takes over, or -1.  w->tensors holds the step's. */
-static int32_t overlay(const planner *w, uint32_t k, uint32_t j) {
-  const kit_step *s = &w->plan->step[k];
-  const kit_tensor *in = w->tensors, *out = in + s->n_in + j;
-  const accel_plugin_node *n = &w->p->node[s->node];
+/* How many of the operands of a launch live in the memory of `root`. */
+static uint32_t readers(const planner *w, const kit_launch *launch, int32_t root) {
+  uint32_t n = 0;
+  for (uint32_t m = 0; m <= launch->n_joined; m++)
+    for (uint32_t i = 0; i < launch[m].n_in; i++) n += launch[m].in[i].id >= 0 && w->root[launch[m].in[i].id] == root;
+  return n;
+}
+
+/* The operand whose memory result `j` of member `m` of a launch takes over, or -1. */
+static int32_t overlay(const planner *w, uint32_t k, const kit_launch *launch, uint32_t m, uint32_t j) {
+  const kit_tensor *in = launch[m].in, *out = &launch[m].out[j];
+  const accel_plugin_node *n = launch[m].node;
   uint32_t mask = w->r->backend && w->r->backend->inplace ? w->r->backend->inplace(w->p, n, j) : kit_inplace(w->p, n, j);
-  for (uint32_t i = 0; i < s->n_in && i < 32; i++) {
+  for (uint32_t i = 0; i < launch[m].n_in && i < 32; i++) {
     if (!(mask >> i & 1) || in[i].id < 0) continue;
     int32_t root = w->root[in[i].id];
     const kit_place *from = &w->plan->place[root];
     if (from->home != KIT_HOME_SCRATCH || w->last[root] != (int32_t)k || in[i].row_stride != kit_cols(&in[i])) continue;
     if (w->p->tensor[root].kind != ACCEL_PLUGIN_TENSOR_VALUE) continue;
     if (from->bytes != w->plan->place[out->id].bytes || w->plan->place[in[i].id].bytes != from->bytes) continue;
-    bool once = true;
-    for (uint32_t m = 0; m < s->n_in; m++) once &= m == i || in[m].id < 0 || w->root[in[m].id] != root;
-    if (once) return root;
+    if (readers(w, launch, root) == 1) return root;
   }
   return -1;
 }
 
+/* Places what step k and those joined with it write, and gives back what they are the last to use. */
 static void place_step(planner *w, uint32_t k) {
   kit_plan *plan = w->plan;
   kit_step *s = &plan->step[k];
-  kit_tensor *in = w->tensors, *out = in + s->n_in;
-  kit_step_tensors(w->p, plan, s, in);
+  kit_launch launch[KIT_JOINED + 1];
+  const kit_launch like = {.program = w->p, .dim = plan->dim};
+  const uint32_t n_tensor = kit_step_tensors(w->p, plan, s, w->tensors);
+  kit_step_launches(w->p, s, w->tensors, &like, launch);
   if (w->r->backend && w->r->backend->workspace) {
-    kit_launch shape = {.program = w->p,
-                        .node = &w->p->node[s->node],
-                        .index = s->node,
-                        .n_in = s->n_in,
-                        .n_out = s->n_out,
-                        .in = in,
-                        .out = out,
-                        .dim = plan->dim};
-    s->workspace_bytes = w->r->backend->workspace(w->r->self, &shape, w->r->workers);
+    s->workspace_bytes = w->r->backend->workspace(w->r->self, launch, w->r->workers);
     if (s->workspace_bytes) s->workspace = take(w, s->workspace_bytes);
   }
-  for (uint32_t j = 0; j < s->n_out; j++) {
-    if (out[j].id < 0 || plan->place[out[j].id].home != KIT_HOME_NONE) continue;
-    kit_place *to = &plan->place[out[j].id];
-    int32_t over = overlay(w, k, j);
-    to->home = KIT_HOME_SCRATCH;
-    to->offset = over >= 0 ? plan->place[over].offset : take(w, to->bytes);
-    if (over >= 0) w->last[over] = -2; /* gone: its block has a new owner */
-  }
+  for (uint32_t m = 0; m <= s->n_joined; m++)
+    for (uint32_t j = 0; j < launch[m].n_out; j++) {
+      const kit_tensor *out = &launch[m].out[j];
+      if (out->id < 0 || plan->place[out->id].home != KIT_HOME_NONE) continue;
+      kit_place *to = &plan->place[out->id];
+      int32_t over = overlay(w, k, launch, m, j);
+      to->home = KIT_HOME_SCRATCH;
+      to->offset = over >= 0 ? plan->place[over].offset : take(w, to->bytes);
+      if (over >= 0) w->last[over] = -2; /* gone: its block has a new owner */
+    }
   if (s->workspace_bytes) give(w, s->workspace, s->workspace_bytes);
-  for (uint32_t j = 0; j < s->n_in + s->n_out; j++) {
-    if (in[j].id < 0) continue;
-    int32_t root = w->root[in[j].id];
+  for (uint32_t j = 0; j < n_tensor; j++) {
+    if (w->tensors[j].id < 0) continue;
+    int32_t root = w->root[w->tensors[j].id];
     if (w->last[root] != (int32_t)k || plan->place[root].home != KIT_HOME_SCRATCH) continue;
     give(w, plan->place[root].offset, plan->place[root].bytes);
     w->last[root] = -2;
@@ -349,7 +422,7 @@ static int32_t make(planner *w, accel_plugin_error *error) {
   if (!w->hole) return kit_no_memory(error, w->p->n_tensor * sizeof *w->hole);
   lifetimes(w);
   fixed_homes(w);
-  for (uint32_t k = 0; k < w->plan->n_step; k++) place_step(w, k);
+  for (uint32_t k = 0; k < w->plan->n_step; k += 1 + w->plan->step[k].n_joined) place_step(w, k);
   alias_places(w);
   return ACCEL_PLUGIN_OK;
 }
@@ -375,9 +448,11 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   w.run = calloc(w.e->n_node + 1, 1);
   w.root = calloc(p->n_tensor + 1, sizeof *w.root);
   w.last = calloc(p->n_tensor + 1, sizeof *w.last);
+  w.maker = calloc(p->n_tensor + 1, sizeof *w.maker);
+  w.placed = calloc(w.e->n_node + 1, 1);
   int32_t rc;
   if (!plan->symbol || !plan->wanted || !plan->dim || !plan->tensor || !plan->place || !plan->space || !w.need || !w.run ||
-      !w.root || !w.last) {
+      !w.root || !w.last || !w.maker || !w.placed) {
     rc = kit_no_memory(error, p->n_tensor * sizeof *plan->tensor);
   } else {
     memcpy(plan->symbol, r->symbol, p->n_symbol * sizeof *plan->symbol);
@@ -389,6 +464,8 @@ int32_t kit_plan_new(const kit_plan_request *r, kit_plan **out, accel_plugin_err
   free(w.run);
   free(w.root);
   free(w.last);
+  free(w.maker);
+  free(w.placed);
   free(w.hole);
   free(w.tensors);
   if (rc)

@@ -4,7 +4,8 @@
  *   cpu_encoder_bench PLUGIN.so [--threads N] [--seconds S] [WORKLOAD...]
  *
  * Workloads: bert-b1-s32 bert-b1-s128 bert-b8-s128 minilm-b1-s16 minilm-b32-s128 ragged (32 sequences of 5 to 120 tokens).
- * Prints the median and the fastest run, GFLOP/s of the matrix products, and the time init took. */
+ * Prints the median and the fastest run, GFLOP/s of the matrix products, their share of what as many cores do in registers
+ * alone (fma_peak.h, measured before and after each run; the median of these shares), and the time init took. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 
 #include "core/threads.h"
 #include "cpu_encoder.h"
+#include "fma_peak.h"
 
 enum { VOCAB = 30522 };
 
@@ -62,6 +64,31 @@ static int ascending(const void *a, const void *b) {
   return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
+/* Vectors that the plugin uses: what ACCEL_ISA names, else the widest. */
+static int vector_bits(void) {
+#if defined(__x86_64__)
+  const char *isa = getenv("ACCEL_ISA");
+  if (isa && !strcmp(isa, "scalar")) return 128;
+  if (__builtin_cpu_supports("avx512bw") && !(isa && !strncmp(isa, "avx2", 4)) && !(isa && !strcmp(isa, "avxvnni")))
+    return 512;
+  if (__builtin_cpu_supports("avx2")) return 256;
+#endif
+  return 128;
+}
+
+static void peak_task(void *arg, uint32_t index, uint32_t worker) {
+  (void)worker;
+  ((double *)arg)[index] = fma_peak(vector_bits());
+}
+/* GFLOP/s of all threads at once. */
+static double peak(model *m, uint32_t threads) {
+  double each[64], all = 0;
+  if (threads > 64) threads = 64;
+  accel__pool_run(m->pool, threads, peak_task, each);
+  for (uint32_t i = 0; i < threads; i++) all += each[i];
+  return all;
+}
+
 static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, double seconds) {
   model *m = calloc(1, sizeof *m);
   accel_plugin_error error = {.size = sizeof error};
@@ -99,16 +126,25 @@ static int run(const accel_plugin *plugin, const workload *w, uint32_t threads, 
       .size = sizeof out, .dtype = ACCEL_PLUGIN_F32, .rank = 2, .host = y, .capacity = (uint64_t)(rows * w->hidden) * 4};
   accel_plugin_run r = {.size = sizeof r, .host = &host};
   int n = 0;
+  static double share[4096];
+  double top = peak(m, threads);
   for (start = now(); n < 4096 && (n < 4 || now() - start < seconds); n++) {
     before = now();
     if (plugin->handler(endpoint, NULL, &r, in, 2, &out, 1, &error))
       return fprintf(stderr, "%s: %s\n", w->name, error.message), 1;
     t[n] = now() - before;
+    double after = peak(m, threads);
+    share[n] = flop / t[n] * 1e-9 / ((top + after) / 2);
+    top = after;
   }
   qsort(t + 1, (size_t)n - 1, sizeof *t, ascending); /* the first one warms up */
+  qsort(share + 1, (size_t)n - 1, sizeof *share, ascending);
   double median = t[1 + (n - 1) / 2];
-  printf("%-16s %u threads  median %8.3f ms  min %8.3f ms  %6.1f GFLOP/s  init %6.1f ms  first %8.3f ms  y[0] %.6f\n",
-         w->name, threads, median * 1e3, t[1] * 1e3, flop / median * 1e-9, init * 1e3, t[0] * 1e3, (double)y[0]);
+  printf(
+      "%-16s %u threads  median %8.3f ms  min %8.3f ms  %6.1f GFLOP/s, %5.1f %% of %d-bit registers' %6.1f  init %6.1f ms  "
+      "first %8.3f ms  y[0] %.6f\n",
+      w->name, threads, median * 1e3, t[1] * 1e3, flop / median * 1e-9, 100 * share[1 + (n - 1) / 2], vector_bits(), top,
+      init * 1e3, t[0] * 1e3, (double)y[0]);
   fflush(stdout);
   plugin->cleanup(endpoint, &host);
   accel__pool_destroy(&m->pool);
