@@ -146,7 +146,7 @@ static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, co
 
 void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
                                float *workspace) {
-  const int64_t steps = (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP;
+  const int64_t steps = g->k > 0 ? (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1;
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + CPU_CONV_PIXELS < pixel_end ? pixel + CPU_CONV_PIXELS : pixel_end;
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
