@@ -62,10 +62,14 @@ static uint64_t tokens_of(const accel_plugin_program *p, const int64_t *symbol) 
   return 0;
 }
 
+/* A tensor may have two names: the last hidden state is asked for under one of them only. */
 static bool needs_asking(const accel__model *m, accel__tensor t) {
-  for (uint32_t k = 0; k < m->n_outputs; k++)
-    if (m->outputs[k].tensor == t) return m->outputs[k].asked;
-  return false;
+  bool asked = false;
+  for (uint32_t k = 0; k < m->n_outputs; k++) {
+    if (m->outputs[k].tensor == t && !m->outputs[k].asked) return false;
+    asked |= m->outputs[k].tensor == t;
+  }
+  return asked;
 }
 
 /* Marks the outputs that need no asking, of every entry; returns the bytes of those of the first. */
