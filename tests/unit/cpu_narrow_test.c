@@ -328,6 +328,32 @@ static void test_special(void **state) {
   for_each_isa(special);
 }
 
+/* All 65536 halves of both kinds, from odd addresses, in rows of every length up to a few vectors. */
+static void widened_rows(void) {
+  static const uint8_t stores[] = {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16};
+  uint8_t *halves = guard(2 * 65536 + 1);
+  float *y = guard(65536 * 4);
+  for (int s = 0; s < 2; s++) {
+    for (uint32_t i = 0; i < 65536; i++) memcpy(halves + 1 + 2 * i, &(uint16_t){(uint16_t)i}, 2);
+    kernels.widen(stores[s], halves + 1, y, 65536);
+    for (uint32_t i = 0; i < 65536; i++) {
+      float want = s ? accel_bf16_to_f32((uint16_t)i) : accel_fp16_to_f32((uint16_t)i);
+      if (!(y[i] == want) && !(isnan(y[i]) && isnan(want)))
+        fail_msg("%s: half %x gives %.9g, expected %.9g", cpu_isa_name(kernels.isa), i, y[i], want);
+    }
+    for (int64_t n = 0; n < 70; n++) {
+      float *end = y + 65536 - n;
+      memset(end, 0, (size_t)n * 4);
+      kernels.widen(stores[s], halves + 2 * (65536 - n) + 1, end, n);
+      for (int64_t i = 0; i < n; i++) assert_true(isnan(end[i]) || end[i] <= 0);
+    }
+  }
+}
+static void test_widened_rows(void **state) {
+  (void)state;
+  for_each_isa(widened_rows);
+}
+
 static void test_refused(void **state) {
   (void)state;
   const accel_plugin_format odd = CODED(ACCEL_PLUGIN_E4M3, 33, 1), wide = CODED(ACCEL_PLUGIN_E4M3, CPU_NARROW_BLOCK + 2, 1),
@@ -340,8 +366,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),     cmocka_unit_test(test_fused),   cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_every_code), cmocka_unit_test(test_special), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_shapes),       cmocka_unit_test(test_fused),   cmocka_unit_test(test_empty),
+      cmocka_unit_test(test_every_code),   cmocka_unit_test(test_special), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_widened_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
