@@ -1,6 +1,6 @@
 """The cases of ops_cases.txt in PyTorch beside libaccel's CPU plugin, interleaved in one run with the same threads.
 
-    python3 ops_peers.py BENCH PLUGIN.so [--threads N] [--rounds R] [--seconds S] [CASE-PREFIX...]
+    python3 ops_peers.py BENCH PLUGIN.so [CASE-PREFIX...] [--threads N] [--rounds R] [--seconds S]
 
 BENCH is the built cpu_ops_bench, which serves measurements on request.  Each round measures one library and then the other; printed are the medians of
 the rounds and PyTorch's time over ours (above 1: ours is faster).  A case that PyTorch has no single call for is written with the calls one would use.
