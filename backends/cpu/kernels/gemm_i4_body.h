@@ -21,7 +21,7 @@ enum {
   FAR = 4096, /* bytes that codes are asked for before their use */
   HEAD = 2 * GEMM_COLS * (int)sizeof(float),
   BLOCKS = CPU_I4_BLOCK / 8, /* written out at once, at most */
-  TILES = 112 / GEMM_ROWS    /* that read them */
+  TILES = 140 / GEMM_ROWS    /* that read them */
 };
 
 V_INLINE vf scales(uint8_t dtype, const char *p, int64_t j) {
@@ -99,10 +99,10 @@ FEW(U4, 1) FEW(U4, 2) FEW(U4, 3) FEW(U4, 4)
 FEW(E2M1, 1) FEW(E2M1, 2) FEW(E2M1, 3) FEW(E2M1, 4)
     /* clang-format on */
     static few_fn *few_of(uint8_t store, int64_t rows) {
-  static few_fn *const i4[] = {few_I4_1, few_I4_2, few_I4_3, few_I4_4},
-                       *const u4[] = {few_U4_1, few_U4_2, few_U4_3, few_U4_4},
-                       *const e2m1[] = {few_E2M1_1, few_E2M1_2, few_E2M1_3, few_E2M1_4};
-  return (store == ACCEL_PLUGIN_I4 ? i4 : store == ACCEL_PLUGIN_U4 ? u4 : e2m1)[rows - 1];
+  static few_fn *const table[3][FEW_ROWS] = {{few_I4_1, few_I4_2, few_I4_3, few_I4_4},
+                                             {few_U4_1, few_U4_2, few_U4_3, few_U4_4},
+                                             {few_E2M1_1, few_E2M1_2, few_E2M1_3, few_E2M1_4}};
+  return table[store == ACCEL_PLUGIN_I4 ? 0 : store == ACCEL_PLUGIN_U4 ? 1 : 2][rows - 1];
 }
 
 /* ---- many rows ---- */
@@ -212,7 +212,8 @@ void DOT_NAME(i4, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
     }
     return;
   }
-  for (int64_t i = row; i < row_end; i += TILES * GEMM_ROWS)
+  const int64_t most = TILES * GEMM_ROWS, blocks = (rows + most - 1) / most;
+  for (int64_t b = 0; b < blocks; b++) /* equal ones: each writes the codes out */
     for (int64_t p = panel; p < panel_end; p++)
-      many(g, i, row_end - i < TILES * GEMM_ROWS ? row_end - i : TILES * GEMM_ROWS, p);
+      many(g, row + rows * b / blocks, rows * (b + 1) / blocks - rows * b / blocks, p);
 }
