@@ -5,7 +5,9 @@
 
 #include "core/text.h"
 
-enum { GROUP = 32 }; /* elements of a row that share a scale in 4-bit formats; docs/decisions.md has the measurements */
+/* Elements of a row that share a scale in 4-bit formats; rows shorter than LEAST_* are kept one format wider.
+ * docs/decisions.md has the measurements. */
+enum { GROUP = 32, NV_GROUP = 16, LEAST_FP8 = 64, LEAST_4BIT = 256 };
 
 #define PLAIN_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
@@ -43,7 +45,7 @@ static const precision_row table[] = {
     {"fp4",
      ACCEL_PLUGIN_F32,
      ACCEL_PLUGIN_F16,
-     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, GROUP, 1},
+     {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_F32, NV_GROUP, 1},
      ROW_FORMAT(I8),
      ROW_FORMAT(I8),
      ROW_FORMAT(I8)},
@@ -118,11 +120,14 @@ static void find_roles(const accel_plugin_program *p, const uint8_t *seen, uint8
 
 /* One weight under a precision.  Vectors and plain weights are fp32, and codes go along output channels only. */
 static accel_plugin_format weight_format(const accel_plugin_weight *w, const precision_row *row, uint8_t role) {
-  static const accel_plugin_format half = PLAIN_FORMAT(F16);
+  static const accel_plugin_format half = PLAIN_FORMAT(F16), byte = ROW_FORMAT(I8);
   if (w->rank < 2) return table[0].linear;
   const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
   const accel_plugin_format format = head ? row->head : format_of(row, w->use);
-  return role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE ? half : format;
+  if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
+  const int64_t k = w->dim[w->rank - 1];
+  if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
+  return format.group_k && k < LEAST_4BIT ? byte : format;
 }
 
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,

@@ -193,6 +193,9 @@ def bert_fixtures():
     yield "bert_old_names", dict(config=bert(num_hidden_layers=1), classes=["BertForMaskedLM", "BertForPreTraining"], cases=("right", "left"), rename=old_names)
     yield "bert_no_pooler", dict(config=bert(num_hidden_layers=1), classes=["BertModel"], cases=("right",), drop=("pooler",),
                                  rename=lambda k: k.removeprefix("bert."))
+    # rows of 256 elements and more: what the 4-bit precisions really quantise
+    wide = bert(hidden_size=264, num_attention_heads=4, intermediate_size=331, num_hidden_layers=1)
+    yield "bert_wide", dict(config=wide, classes=["BertModel"], cases=("single", "right"), dtype=torch.bfloat16)
     acts = ["gelu_10", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate", "hardswish", "leaky_relu", "linear", "mish",
             "quick_gelu", "relu", "relu2", "relu6", "sigmoid", "silu", "sqrtsoftplus", "swish", "tanh"]
     for act in acts:
@@ -273,6 +276,8 @@ def modernbert_fixtures():
                    layer_types=["sliding_attention", "full_attention"], norm_eps=1e-4)
     yield "modernbert_biases", dict(config=every, classes=["ModernBertForSequenceClassification", "ModernBertForMaskedLM"], types=0, length=14,
                                     cases=("single", "right", "left"))
+    yield "modernbert_wide", dict(config=modern(hidden_size=272, num_attention_heads=4, intermediate_size=259, num_hidden_layers=1), classes=["ModernBertModel"], types=0,
+                                  length=14, cases=("right",), dtype=torch.bfloat16)
     yield "modernbert_old_config", dict(config=modern(), classes=["ModernBertModel"], types=0, length=14, cases=("right",), config_edit=old_modernbert)
     yield "modernbert_gelu_10", dict(config=modern(hidden_activation="gelu_10", num_hidden_layers=1), classes=["ModernBertModel"], types=0, cases=("right",))
 

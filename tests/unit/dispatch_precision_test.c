@@ -9,17 +9,18 @@
 #include "dispatch/precision.h"
 
 /* x -> linear(w.linear) -> unary -> linear(w.head) -> reshape -> output; others hang beside it. */
-enum { W_LINEAR, W_HEAD, W_LM_HEAD, W_EMBEDDING, W_CONV, W_MOE, W_PLAIN, W_VECTOR, W_TRANSPOSED, W_GATE, WEIGHTS };
+enum { W_LINEAR, W_HEAD, W_LM_HEAD, W_EMBEDDING, W_CONV, W_MOE, W_PLAIN, W_VECTOR, W_TRANSPOSED, W_GATE, W_SHORT, WEIGHTS };
 static const accel_plugin_weight weights[WEIGHTS] = {
-    [W_LINEAR] = {.name = "layer.0.dense.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
+    [W_LINEAR] = {.name = "layer.0.dense.weight", .rank = 2, .dim = {64, 256}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_HEAD] = {.name = "classifier.weight", .rank = 2, .dim = {3, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_LM_HEAD] = {.name = "lm_head.weight", .rank = 2, .dim = {99, 64}, .use = ACCEL_PLUGIN_USE_HEAD},
     [W_EMBEDDING] = {.name = "embeddings.weight", .rank = 2, .dim = {99, 64}, .use = ACCEL_PLUGIN_USE_EMBEDDING},
     [W_CONV] = {.name = "conv.weight", .rank = 4, .dim = {8, 3, 2, 2}, .use = ACCEL_PLUGIN_USE_CONV},
-    [W_MOE] = {.name = "experts.weight", .rank = 3, .dim = {4, 8, 64}, .use = ACCEL_PLUGIN_USE_MOE},
+    [W_MOE] = {.name = "experts.weight", .rank = 3, .dim = {4, 8, 256}, .use = ACCEL_PLUGIN_USE_MOE},
     [W_PLAIN] = {.name = "rel_embeddings.weight", .rank = 2, .dim = {9, 64}, .use = ACCEL_PLUGIN_USE_PLAIN},
     [W_VECTOR] = {.name = "dense.bias", .rank = 1, .dim = {64}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_TRANSPOSED] = {.name = "c_attn.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
+    [W_SHORT] = {.name = "short.weight", .rank = 2, .dim = {64, 63}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_GATE] = {.name = "c_gate.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
 };
 
@@ -72,17 +73,21 @@ static void table(void **state) {
   (void)state;
   static const struct {
     const char *name;
-    uint8_t linear, head, embedding, conv, transposed;
+    uint8_t linear, head, embedding, conv, transposed, shorter;
     uint32_t group;
   } rows[] = {
-      {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, 0},
-      {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, 0},
-      {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, 0},
-      {"int8", ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, 0},
-      {"fp8", ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, 0},
-      {"int4", ACCEL_PLUGIN_I4, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, 32},
-      {"uint4", ACCEL_PLUGIN_U4, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, 32},
-      {"fp4", ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, 32},
+      {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32,
+       0},
+      {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16,
+       0},
+      {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16,
+       ACCEL_PLUGIN_BF16, 0},
+      {"int8", ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_I8, 0},
+      {"fp8", ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16,
+       0},
+      {"int4", ACCEL_PLUGIN_I4, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_I8, 32},
+      {"uint4", ACCEL_PLUGIN_U4, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_I8, 32},
+      {"fp4", ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_I8, 16},
   };
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     expect(rows[i].name, W_LINEAR, rows[i].linear, rows[i].group);
@@ -93,6 +98,7 @@ static void table(void **state) {
     expect(rows[i].name, W_CONV, rows[i].conv, 0);
     expect(rows[i].name, W_TRANSPOSED, rows[i].transposed, 0);
     expect(rows[i].name, W_GATE, rows[i].transposed, 0);
+    expect(rows[i].name, W_SHORT, rows[i].shorter, 0);
     expect(rows[i].name, W_PLAIN, ACCEL_PLUGIN_F32, 0);
     expect(rows[i].name, W_VECTOR, ACCEL_PLUGIN_F32, 0);
   }
