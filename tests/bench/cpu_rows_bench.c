@@ -75,7 +75,6 @@ static void attention(const cpu_kernels *k, int causal) { /* a head of 64 over 1
                      .dk = DIM,
                      .dv = DIM,
                      .scale = 0.125f,
-                     .sink = -INFINITY,
                      .left = -1,
                      .right = causal ? 0 : -1};
   k->attention(&a, 0, KEYS, workspace);

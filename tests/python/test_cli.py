@@ -184,7 +184,6 @@ class CommandLine(Case):
         self.bad(1, "no/such-model", "embed", "no/such-model", "x")
         self.bad(4, "qualcomm", "embed", model("sentence"), "x", "--device", "qualcomm")
         self.bad(2, "abacus", "embed", model("sentence"), "x", "--device", "abacus")
-        self.bad(3, "fp4", "embed", model("sentence"), "x", "--precision", "fp4", "--device", "cpu")
         strange = self.path("strange")
         os.mkdir(strange)
         self.path("strange/config.json", json.dumps({"architectures": ["AbacusModel"], "model_type": "abacus"}))
@@ -192,6 +191,11 @@ class CommandLine(Case):
         self.bad(3, "abacus|AbacusModel", "embed", strange, "x")
         self.path("strange/config.json", "{")
         self.bad(1, "config.json", "embed", strange, "x")
+
+    def test_precisions(self):
+        for precision in "fp32 fp16 bf16 int8 int4 uint4 fp8 fp4".split():
+            told = self.good("embed", model("sentence"), "x", "--precision", precision, "--device", "cpu")
+            self.assertEqual(told["precision"], precision)
 
     def test_interrupt(self):
         for number in (signal.SIGINT, signal.SIGTERM):
