@@ -29,7 +29,6 @@ typedef struct cpu_linear {
   int64_t panels;
   uint64_t panel_bytes;
   char *packed;               /* [panels][panel_bytes] */
-  float outer;                /* factor of all weights */
   float *bias_up, *bias_gate; /* [n] each; INTERLEAVED with a bias only */
 } cpu_linear;
 
@@ -55,9 +54,8 @@ typedef struct cpu_self {
   cpu_linear *linear;
   uint32_t n_linear;
   int32_t *linear_of; /* [n_node]: index into linear, -1 none */
-  void *arena;        /* all packed panels, behind `outer` */
+  void *arena;        /* all packed panels */
   uint64_t arena_bytes;
-  float *outer; /* [n_linear], in the arena: factor of all weights of each */
   cpu_convs convs;
   cpu_moes moes;
 } cpu_self;

@@ -57,9 +57,6 @@ static void split(job *j, int64_t tile_rows, const kit_launch *l) {
 
 /* ---- x ---- */
 
-static const uint8_t x_bytes[CPU_X_COUNT] = {
-    [CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_S8] = 1, [CPU_X_U8B] = 1, [CPU_X_U7B] = 1};
-
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
 
 /* Converted rows, then a scale and a zero for each that has none in it. */
@@ -68,7 +65,7 @@ uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l) {
   const cpu_linear *w = &s->linear[s->linear_of[l->index]];
   cpu_x x = kernel_of(s, w)->x;
   uint64_t rows = (uint64_t)kit_row_count(&l->out[0]);
-  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)cpu_x_row(x, w->k) * x_bytes[x] + 2 * sizeof(float));
+  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float));
 }
 
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
@@ -84,7 +81,7 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
 static void convert(job *j, cpu_x x, const kit_launch *l) {
   const double bytes_per_ns = 8;
   const int64_t ldx = cpu_x_row(x, j->k);
-  j->x_bytes = x_bytes[x];
+  j->x_bytes = (uint64_t)cpu_x_bytes(x);
   const float *scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * ldx) * j->x_bytes);
   for (uint32_t m = 0; m < j->n_gemm; m++) {
     j->g[m].x = l->workspace;
@@ -116,7 +113,6 @@ static cpu_gemm gemm_of(const cpu_linear *w, const kit_launch *l) {
                 .group = w->format.group_k,
                 .store = w->format.store,
                 .scale = w->format.scale,
-                .outer = w->outer,
                 .y = kit_f32(&l->out[0]),
                 .ldy = w->n,
                 .bias = bias,

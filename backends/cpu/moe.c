@@ -27,8 +27,6 @@ typedef struct job {
   uint32_t tasks;
 } job;
 
-static const uint8_t x_bytes[CPU_X_COUNT] = {
-    [CPU_X_F32] = 4, [CPU_X_BF16] = 2, [CPU_X_U8] = 1, [CPU_X_S8] = 1, [CPU_X_U8B] = 1, [CPU_X_U7B] = 1};
 static int64_t aligned(int64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
 /* ---- a product of each expert's rows ---- */
@@ -60,7 +58,7 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
-                .ldx = j->row_bytes / x_bytes[j->kernel->x],
+                .ldx = j->row_bytes / cpu_x_bytes(j->kernel->x),
                 .x_scale = cpu_x_blocked(j->kernel->x) ? NULL : j->scale + first,
                 .x_zero = cpu_x_blocked(j->kernel->x) ? NULL : j->zero + first,
                 .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
@@ -68,7 +66,6 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                 .group = e->format.group_k,
                 .store = e->format.store,
                 .scale = e->format.scale,
-                .outer = e->outer,
                 .y = j->to + first * e->n,
                 .ldy = e->n,
                 .bias = kit_has(bias) ? kit_f32(bias) + expert * e->n : NULL,
@@ -88,7 +85,7 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
   j->from_ld = from_ld;
   j->by_token = by_token;
   j->to = to;
-  j->row_bytes = (j->kernel->x == CPU_X_F32 ? e->k : cpu_x_row(j->kernel->x, e->k)) * x_bytes[j->kernel->x];
+  j->row_bytes = (j->kernel->x == CPU_X_F32 ? e->k : cpu_x_row(j->kernel->x, e->k)) * cpu_x_bytes(j->kernel->x);
   if (!by_token && j->kernel->x == CPU_X_F32) { /* already in order */
     char *rows = j->rows;
     j->rows = (char *)from;

@@ -12,7 +12,6 @@ typedef struct cpu_experts {
   cpu_form form;
   int64_t n, k, panels; /* n: columns of the result */
   uint64_t panel_bytes;
-  float outer;  /* factor of all weights */
   char *packed; /* [experts][panels][panel_bytes] */
 } cpu_experts;
 

@@ -96,7 +96,6 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
                     const accel_plugin_host *host, const cpu_moe *moe, cpu_experts *e, accel_plugin_error *error) {
   e->format = format[e->w];
   e->form = cpu_form_of(kernels, &e->format);
-  e->outer = 1.0f;
   packing p = {.moe = moe, .e = e, .gated = moe->fused && e == &moe->up};
   p.shape = (cpu_panel){
       .form = e->form, .kernels = kernels, .format = &e->format, .k = e->k, .cols = kernels->linear[e->form].cols};
@@ -110,8 +109,6 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
   int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);
   if (rc) return rc;
-  if (e->form != CPU_FORM_F32 && e->format.outer == ACCEL_PLUGIN_F32 && p.m.view.outer)
-    memcpy(&e->outer, p.m.view.outer, sizeof e->outer);
   rc = pack_all(&p, host, error);
   host->weight_unmap(host->self, (uint32_t)e->w);
   return rc;

@@ -15,8 +15,9 @@ static int64_t padded(int64_t k) { return (k + I8_STEP - 1) / I8_STEP * I8_STEP;
 
 bool cpu_i8_takes(const accel_plugin_format *f) { return f->zero == ACCEL_PLUGIN_NO_DTYPE && !f->group_k; }
 
-static bool blocked(const cpu_panel *p) { return cpu_x_blocked(p->kernels->linear[CPU_FORM_I8].x); }
-static int64_t block_of(const cpu_panel *p) { return blocked(p) ? cpu_x_block(p->k) : padded(p->k) + !p->k; }
+static cpu_x x_of(const cpu_panel *p) { return p->kernels->linear[CPU_FORM_I8].x; }
+static bool blocked(const cpu_panel *p) { return cpu_x_blocked(x_of(p)); }
+static int64_t block_of(const cpu_panel *p) { return blocked(p) ? cpu_x_block(x_of(p), p->k) : padded(p->k) + !p->k; }
 static int64_t blocks_of(const cpu_panel *p) { return p->k ? (p->k + block_of(p) - 1) / block_of(p) : !blocked(p); }
 
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {

@@ -65,7 +65,6 @@ static void settle(const cpu_self *s, const accel_plugin_format *format, cpu_lin
   int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
   l->panels = (l->n + width - 1) / width;
   l->panel_bytes = cpu_panel_bytes(&shape);
-  l->outer = 1.0f;
 }
 
 static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
@@ -120,7 +119,7 @@ static uint64_t place(cpu_linear *l, char *base) {
 }
 
 static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
-  uint64_t all = aligned(s->n_linear * sizeof *s->outer), at = all;
+  uint64_t all = 0, at = 0;
   for (uint32_t i = 0; i < s->n_linear; i++) all += place(&s->linear[i], NULL);
   s->arena_bytes = all;
   if (!all) all = KIT_ALIGN;
@@ -131,8 +130,6 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 #if defined(MADV_HUGEPAGE)
   if (unit == HUGE_PAGE) (void)madvise(s->arena, all, MADV_HUGEPAGE); /* advice only */
 #endif
-  memset(s->arena, 0, at < all ? at : all);
-  s->outer = s->arena;
   for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
 }
@@ -240,12 +237,6 @@ static void run_packing(packing *p, const accel_plugin_host *host) {
     pack_task(p, 0, 0);
 }
 
-static float outer_of(const cpu_matrix *m) {
-  float outer = 1.0f;
-  if (m->format->outer == ACCEL_PLUGIN_F32 && m->view.outer) memcpy(&outer, m->view.outer, sizeof outer);
-  return outer;
-}
-
 static int32_t split_bias(const cpu_self *s, cpu_linear *l, const accel_plugin_options *o, accel_plugin_error *error) {
   source bias;
   int32_t rc = source_open(s, o, l->bias, CPU_FORM_F32, &bias, error);
@@ -267,7 +258,6 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
     packing p = {.l = l, .shape = shape_of(s, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
-    s->outer[l - s->linear] = l->form == CPU_FORM_F32 ? 1.0f : outer_of(&w.m);
     run_packing(&p, o->host);
     if (two) source_close(o->host, l->gate, &gate);
   }
@@ -349,7 +339,6 @@ static int32_t fill_arena(cpu_self *s, const accel_plugin_options *o, accel_plug
     if (!rc && key[0] && host->cache_put)
       host->cache_put(host->self, key, &(accel_plugin_part){s->arena, s->arena_bytes}, 1); /* declined: nothing is lost */
   }
-  for (uint32_t i = 0; !rc && i < s->n_linear; i++) s->linear[i].outer = s->outer[i];
   return rc;
 }
 

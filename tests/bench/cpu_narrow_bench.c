@@ -178,7 +178,6 @@ static double time_of(const shape *s, const struct form *f, const cpu_kernels *k
                   .w = w->panels + n % w->copies * w->count * w->panel_bytes,
                   .panel_bytes = w->panel_bytes,
                   .store = f->format.store,
-                  .outer = 1.0f,
                   .y = y,
                   .ldy = s->n};
     k->linear[f->form].run(&g, 0, s->m, 0, w->count);

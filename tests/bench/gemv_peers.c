@@ -191,7 +191,6 @@ static double weights_time(const weights *w, accel__pool *pool, const float *x, 
                      .group = w->f->format.group_k,
                      .store = w->f->format.store,
                      .scale = w->f->format.scale,
-                     .outer = 1.0f,
                      .y = y,
                      .ldy = w->n};
     accel__pool_run(pool, p.tasks, product_task, &p);
@@ -224,7 +223,6 @@ static double weights_cached(const weights *w, const float *x, void *room, float
                 .group = w->f->format.group_k,
                 .store = w->f->format.store,
                 .scale = w->f->format.scale,
-                .outer = 1.0f,
                 .y = y,
                 .ldy = w->n};
   w->kernel->run(&g, 0, 1, 0, panels);

@@ -95,7 +95,6 @@ static cpu_gemm integer_gemm(const integer_weights *w, int64_t i) {
                     .group = w->shape.format->group_k,
                     .store = w->shape.format->store,
                     .scale = w->shape.format->scale,
-                    .outer = 1.0f,
                     .ldy = w->n,
                     .ldr = w->n};
 }

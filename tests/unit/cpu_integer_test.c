@@ -94,11 +94,12 @@ static int code_of(const rows *r, int64_t i, int64_t j) {
 /* What element j of row i was converted with. */
 static float scale_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->scale[i];
-  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[j / cpu_x_block(r->k)];
+  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[j / cpu_x_block(r->to, r->k)];
 }
 static float zero_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->zero[i];
-  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[cpu_x_blocks(r->k) + j / cpu_x_block(r->k)];
+  return ((const float *)(const void *)(r->code + i * r->ld +
+                                        padded(r->k)))[cpu_x_blocks(r->to, r->k) + j / cpu_x_block(r->to, r->k)];
 }
 
 /* Elements [first, end) of row i, which share a scale. */
@@ -118,7 +119,7 @@ static void check_block(const rows *r, int64_t i, int64_t first, int64_t end) {
 }
 
 static void check_rows(const rows *r) {
-  const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->k) : r->k + !r->k;
+  const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->to, r->k) : r->k + !r->k;
   for (int64_t i = 0; i < r->m; i++) {
     for (int64_t j = 0; j < r->k; j += block) check_block(r, i, j, j + block < r->k ? j + block : r->k);
     for (int64_t j = r->k; j < padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
@@ -280,7 +281,6 @@ static cpu_gemm gemm_of(const linear *t, float *y) {
                     .group = t->format.group_k,
                     .store = t->format.store,
                     .scale = t->format.scale,
-                    .outer = 0.37f,
                     .y = y,
                     .ldy = t->n,
                     .bias = t->bias,

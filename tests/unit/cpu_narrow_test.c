@@ -150,7 +150,6 @@ static void run_rows(const linear *t, float *y, int64_t row, int64_t row_end, in
                 .group = t->w.format.group_k,
                 .store = t->w.format.store,
                 .scale = t->w.format.scale,
-                .outer = 1.0f,
                 .y = y,
                 .ldy = t->n,
                 .bias = t->bias,

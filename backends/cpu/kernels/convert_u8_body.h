@@ -71,10 +71,10 @@ V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t
 }
 
 /* By blocks of a row, whose scales and zeros lie behind its codes. */
-V_INLINE void convert_blocks(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
-                             int64_t ldy) {
-  const int64_t block = cpu_x_block(k), blocks = cpu_x_blocks(k), padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
-                whole = k / block * block;
+V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k,
+                             uint8_t *y, int64_t ldy) {
+  const int64_t block = cpu_x_block(to, k), blocks = cpu_x_blocks(to, k),
+                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP, whole = k / block * block;
   for (int64_t i = 0; i < rows; i++, x += ldx, y += ldy) {
     float *scale = (float *)(void *)(y + padded), *zero = scale + blocks;
     convert_rows(codes, x, block, whole / block, block, y, block, scale, zero);
@@ -101,6 +101,6 @@ void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void
 }
 #else
 CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8b, convert_blocks(255, x, ldx, rows, k, y, ldy))
-CONVERT(u7b, convert_blocks(127, x, ldx, rows, k, y, ldy))
+CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy))
+CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy))
 #endif

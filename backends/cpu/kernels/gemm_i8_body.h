@@ -1,5 +1,5 @@
-/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  x is blocked (cpu_x_blocked), or
- * where DOT_BY_ROW is defined has one scale a row. */
+/* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  DOT_X is the kernel's cpu_x, which is
+ * blocked (cpu_x_blocked); where DOT_BY_ROW is defined instead x has one scale a row. */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
@@ -26,7 +26,7 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const cha
  *   factor sum_b x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum_k(code_w)). */
 V_INLINE void multiply_blocks(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile,
                               const char *ahead, int64_t ahead_step) {
-  const int64_t block = cpu_x_block(g->k), blocks = cpu_x_blocks(g->k),
+  const int64_t block = cpu_x_block(DOT_X, g->k), blocks = cpu_x_blocks(DOT_X, g->k),
                 codes = (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
   const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
   const char *w = panel + GEMM_COLS * (int64_t)sizeof(float);

@@ -54,17 +54,22 @@ typedef enum cpu_x {
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
+static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; } /* of an element */
 
 /* k of one scale and zero of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only.
- * Narrow models suffer most from them. */
+ * Narrow models suffer most from them, and so do codes of seven bits. */
 static inline bool cpu_x_blocked(cpu_x x) { return x == CPU_X_U8B || x == CPU_X_U7B; }
-static inline int64_t cpu_x_block(int64_t k) { return k <= 512 ? CPU_X_STEP : 2 * CPU_X_STEP; }
-static inline int64_t cpu_x_blocks(int64_t k) { return k > 0 ? (k + cpu_x_block(k) - 1) / cpu_x_block(k) : 0; }
+static inline int64_t cpu_x_block(cpu_x x, int64_t k) {
+  return (k <= 512 ? CPU_X_STEP : 2 * CPU_X_STEP) / (x == CPU_X_U7B ? 2 : 1);
+}
+static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) {
+  return k > 0 ? (k + cpu_x_block(x, k) - 1) / cpu_x_block(x, k) : 0;
+}
 /* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks].
  */
 static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
   const int64_t codes = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
-                scales = cpu_x_blocks(k) * 2 * (int64_t)sizeof(float);
+                scales = cpu_x_blocks(x, k) * 2 * (int64_t)sizeof(float);
   return cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
 }
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
@@ -81,7 +86,6 @@ typedef struct cpu_gemm {
   int64_t panel_bytes;
   uint32_t group;       /* k of one scale in panels of grouped forms; 0: one scale a column */
   uint8_t store, scale; /* accel_plugin_dtype of the codes and of the scales they came with */
-  float outer;          /* factor of all weights; 1 when the format has none */
   float *y;
   int64_t ldy;
   const float *bias, *bias_gate; /* [n] or NULL */
