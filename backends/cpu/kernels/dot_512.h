@@ -1,0 +1,43 @@
+/* dot_512.h - the part of dot_body.h's vocabulary that AVX-512 BW has with and without VNNI: all but i_dot and i_dot2. */
+#ifndef ACCEL_CPU_DOT_512_H
+#define ACCEL_CPU_DOT_512_H
+
+#include "kernels/vec_avx512.h"
+
+typedef __m512i vi;
+
+V_INLINE vi i_zero(void) { return _mm512_setzero_si512(); }
+V_INLINE vi i_load(const void *p) { return _mm512_loadu_si512(p); }
+V_INLINE vi i_four(const void *p) {
+  int32_t four;
+  __builtin_memcpy(&four, p, sizeof four);
+  return _mm512_set1_epi32(four);
+}
+V_INLINE vi i_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+V_INLINE vf i_float(vi x) { return _mm512_cvtepi32_ps(x); }
+
+/* ---- four-bit codes ---- */
+
+V_INLINE void i_store(void *p, vi x) { _mm512_storeu_si512(p, x); }
+V_INLINE vi i_bytes(int x) { return _mm512_set1_epi8((char)x); }
+V_INLINE vi i_low(vi w) { return _mm512_and_si512(w, i_bytes(15)); }
+V_INLINE vi i_high(vi w) { return _mm512_and_si512(_mm512_srli_epi16(w, 4), i_bytes(15)); }
+V_INLINE vi i_less(vi a, vi b) { return _mm512_sub_epi8(a, b); }
+V_INLINE vi i_values(vi codes) {
+  const __m128i table = _mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), codes);
+}
+V_INLINE vi i_each(const void *p) {
+  const __m128i first = _mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+  return _mm512_shuffle_epi8(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)), _mm512_broadcast_i32x4(first));
+}
+V_INLINE vf v_half(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+V_INLINE vf v_e8m0(const void *p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)), 23));
+}
+V_INLINE vf v_e4m3(const void *p) {
+  __m256i x = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128(p)), 7);
+  return _mm512_cvtph_ps(_mm256_and_si256(x, _mm256_set1_epi16((short)0xbf80)));
+}
+
+#endif
