@@ -10,6 +10,7 @@ install_packages() {
   done
   [ ${#missing[@]} = 0 ] && return 0
   echo "installing: ${missing[*]}" >&2
+  as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >&2 # what an interrupted installation left
   as_root apt-get update -q >&2
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" >&2
 }

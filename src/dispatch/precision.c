@@ -5,9 +5,9 @@
 
 #include "core/text.h"
 
-/* Elements of a row that share a scale in 4-bit formats; rows shorter than LEAST_* are kept one format wider.
+/* Elements of a row that share a scale ; rows shorter than LEAST_* are kept one format wider.
  * docs/decisions.md has the measurements. */
-enum { GROUP = 32, NV_GROUP = 16, LEAST_FP8 = 64, LEAST_4BIT = 256 };
+enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256 };
 
 #define PLAIN_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
@@ -26,7 +26,13 @@ static const precision_row table[] = {
     {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16), PLAIN_FORMAT(F16)},
     {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16), PLAIN_FORMAT(BF16),
      PLAIN_FORMAT(BF16)},
-    {"int8", ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F16, ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8), ROW_FORMAT(I8)},
+    {"int8",
+     ACCEL_PLUGIN_I8,
+     ACCEL_PLUGIN_F16,
+     {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, BYTE_GROUP, 1},
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8),
+     ROW_FORMAT(I8)},
     {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), ROW_FORMAT(E4M3), PLAIN_FORMAT(F16)},
     {"int4",
      ACCEL_PLUGIN_F32,
@@ -127,7 +133,7 @@ static accel_plugin_format weight_format(const accel_plugin_weight *w, const pre
   if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
-  return format.group_k && k < LEAST_4BIT ? byte : format;
+  return format.group_k && k < LEAST_GROUPED ? byte : format;
 }
 
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,

@@ -86,25 +86,26 @@ static rows make_rows(cpu_x to, int64_t m, int64_t k) {
 
 static void convert(const rows *r) { kernels.convert[r->to](r->x, r->ldx, r->m, r->k, r->code, r->ld, r->scale, r->zero); }
 
+static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B; }
 static int code_of(const rows *r, int64_t i, int64_t j) {
   const uint8_t code = r->code[i * r->ld + j];
-  return r->to == CPU_X_S8 ? (int8_t)code : code;
+  return is_signed(r->to) ? (int8_t)code : code;
 }
 
 /* What element j of row i was converted with. */
 static float scale_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->scale[i];
-  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[j / cpu_x_block(r->to, r->k)];
+  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[j / cpu_x_block(r->to)];
 }
 static float zero_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->zero[i];
-  return ((const float *)(const void *)(r->code + i * r->ld +
-                                        padded(r->k)))[cpu_x_blocks(r->to, r->k) + j / cpu_x_block(r->to, r->k)];
+  return (
+      (const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[cpu_x_blocks(r->to, r->k) + j / cpu_x_block(r->to)];
 }
 
 /* Elements [first, end) of row i, which share a scale. */
 static void check_block(const rows *r, int64_t i, int64_t first, int64_t end) {
-  const int least = r->to == CPU_X_S8 ? -128 : 0, most = r->to == CPU_X_S8 || r->to == CPU_X_U7B ? 127 : 255;
+  const int least = is_signed(r->to) ? -128 : 0, most = is_signed(r->to) || r->to == CPU_X_U7B ? 127 : 255;
   const float scale = scale_of(r, i, first), zero = zero_of(r, i, first);
   double low = 0, high = 0;
   for (int64_t j = first; j < end; j++) low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
@@ -119,7 +120,7 @@ static void check_block(const rows *r, int64_t i, int64_t first, int64_t end) {
 }
 
 static void check_rows(const rows *r) {
-  const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->to, r->k) : r->k + !r->k;
+  const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->to) : r->k + !r->k;
   for (int64_t i = 0; i < r->m; i++) {
     for (int64_t j = 0; j < r->k; j += block) check_block(r, i, j, j + block < r->k ? j + block : r->k);
     for (int64_t j = r->k; j < padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
@@ -308,6 +309,12 @@ static double product(const linear *t, const weights *w, int64_t i, int64_t j, d
   return y;
 }
 
+/* Sums in fp32 that make an element: of blocks of x, or of groups of weights. */
+static int64_t additions(const linear *t) {
+  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(kernel_of(t)->x, t->x.k)
+                                            : accel_groups(t->x.k, t->format.group_k);
+}
+
 static double activation(int act, double x) {
   switch (act) {
     case ACCEL_PLUGIN_ACT_RELU:
@@ -324,7 +331,8 @@ static void check_element(const linear *t, const float *y, int64_t i, int64_t j)
   double exact, size, slack, gate_exact, gate_size = 0, gate_slack, want, gate = 0;
   want = product(t, &t->w, i, j, &exact, &size, &slack) + (t->bias ? t->bias[j] : 0);
   if (t->glu) gate = product(t, &t->gate, i, j, &gate_exact, &gate_size, &gate_slack) + (t->bias_gate ? t->bias_gate[j] : 0);
-  const double error = 3e-7 * (size + 1), gate_error = 3e-7 * (gate_size + 1), up = want;
+  const double rounding = (5 + (double)additions(t)) * 0x1p-24; /* each at most half a unit of the largest partial sum */
+  const double error = rounding * (size + 1), gate_error = rounding * (gate_size + 1), up = want;
   want = t->glu ? activation(t->act, gate) * up : activation(t->act, up);
   const double rest = t->residual ? t->residual[i * t->n + j] : 0,
                bound = t->glu ? fabs(activation(t->act, gate)) * error + 1.2 * (fabs(up) + error) * gate_error : 1.2 * error;
@@ -353,7 +361,8 @@ static void run_linear(const linear *t) {
   { ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, group_k, group_n }
 static const accel_plugin_format formats[] = {
     FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),     FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
-    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),     FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 64, 1),
+    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),     FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 128, 1),
+    FORMAT(I8, BF16, NO_DTYPE, F32, 256, 3),       FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 64, 1),
     FORMAT(I4, BF16, NO_DTYPE, F32, 0, 1),         FORMAT(I4, F32, NO_DTYPE, NO_DTYPE, 24, 3),
     FORMAT(U4, F16, U8, NO_DTYPE, 128, 1),         FORMAT(U4, F16, U8, NO_DTYPE, 384, 1),
     FORMAT(U4, F16, U8, NO_DTYPE, 8, 1),           FORMAT(U4, F32, NO_DTYPE, NO_DTYPE, 32, 0),
@@ -401,7 +410,7 @@ static void test_special(void **state) {
     cpu_gemm g = gemm_of(&t, y);
     kernel_of(&t)->run(&g, 0, 9, 0, t.panels);
     /* signed codes of a zero are not 0: two roundings of the smallest scale may stay */
-    const float rest = kernel_of(&t)->x == CPU_X_S8 ? 0x1p-110f : 0;
+    const float rest = is_signed(kernel_of(&t)->x) ? 0x1p-110f : 0;
     for (int i = 0; i < 9 * 40; i++) {
       assert_int_equal(isnan(y[i]) != 0, i / 40 == 2 || i / 40 == 4);
       if (i / 40 == 6) assert_true(fabsf(y[i]) <= rest);

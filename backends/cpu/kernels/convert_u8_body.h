@@ -73,7 +73,7 @@ V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t
 /* By blocks of a row, whose scales and zeros lie behind its codes. */
 V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k,
                              uint8_t *y, int64_t ldy) {
-  const int64_t block = cpu_x_block(to, k), blocks = cpu_x_blocks(to, k),
+  const int64_t block = cpu_x_block(to), blocks = cpu_x_blocks(to, k),
                 padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP, whole = k / block * block;
   for (int64_t i = 0; i < rows; i++, x += ldx, y += ldy) {
     float *scale = (float *)(void *)(y + padded), *zero = scale + blocks;
@@ -97,6 +97,18 @@ void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void
   for (int64_t i = 0; i < rows; i++) {
     for (int64_t j = 0; j < k; j++) codes[i * ldy + j] ^= 0x80; /* less 128; what follows stays 0 */
     zero[i] -= 128.0f;
+  }
+}
+void CONVERT_NAME(s8b)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
+                       float *zero) {
+  const int64_t padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP, blocks = cpu_x_blocks(CPU_X_S8B, k);
+  uint8_t *codes = y;
+  (void)scale, (void)zero;
+  convert_blocks(CPU_X_S8B, 255, x, ldx, rows, k, y, ldy);
+  for (int64_t i = 0; i < rows; i++, codes += ldy) {
+    float *at = (float *)(void *)(codes + padded) + blocks;
+    for (int64_t j = 0; j < k; j++) codes[j] ^= 0x80;
+    for (int64_t b = 0; b < blocks; b++) at[b] -= 128.0f;
   }
 }
 #else

@@ -12,7 +12,6 @@
 #endif
 #define DOT_NAME(dtype, op, tile) DOT_NAME_(dtype, op, tile)
 
-#define DOT_BY_ROW /* no blocked CPU_X_S8 */
 
 typedef int32x4_t vi;
 

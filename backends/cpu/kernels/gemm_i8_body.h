@@ -1,41 +1,27 @@
 /* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  DOT_X is the kernel's cpu_x, which is
- * blocked (cpu_x_blocked); where DOT_BY_ROW is defined instead x has one scale a row. */
+ * blocked (cpu_x_blocked). */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
 
-enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before the codes */
+enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before a block's codes */
 
-/* One tile, [rows][COLS]. */
+/* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
+ *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w). */
 V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead,
                        int64_t ahead_step) {
-  dot_sums sum;
-  dot_rows(rows, dot_chains(rows), ROUND, (g->k + 15) / 16 * 4, (const uint8_t *)g->x + row * g->ldx, g->ldx, panel + HEAD,
-           ahead, ahead_step, sum);
-  MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      v_store(tile + i * GEMM_COLS + j * V,
-              dot_value(g, row + i, (const float *)(const void *)panel, j, i_float(sum[i][j * DOT_CHAINS])));
-    }
-  }
-}
-
-/* The same of a blocked x: in a block b of k, code sums are integers; the tile is
- *   factor sum_b x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum_k(code_w)). */
-V_INLINE void multiply_blocks(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile,
-                              const char *ahead, int64_t ahead_step) {
-  const int64_t block = cpu_x_block(DOT_X, g->k), blocks = cpu_x_blocks(DOT_X, g->k),
+  const int64_t block = cpu_x_block(DOT_X), blocks = cpu_x_blocks(DOT_X, g->k),
                 codes = (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
   const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
-  const char *w = panel + GEMM_COLS * (int64_t)sizeof(float);
+  const char *w = panel;
   for (int64_t i = 0; i < rows * GEMM_COLS; i += V) v_store(tile + i, v_zero());
   for (int64_t b = 0; b < blocks; b++, x += block) {
     const int64_t k = g->k - b * block < block ? g->k - b * block : block, steps = (k + 15) / 16 * 4;
-    const float *sums = (const float *)(const void *)w;
+    const float *factors = (const float *)(const void *)w, *sums = factors + GEMM_COLS;
     dot_sums sum;
-    w += GEMM_COLS * (int64_t)sizeof(float);
+    w += HEAD;
     dot_rows(rows, dot_chains(rows), ROUND, steps, x, g->ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
@@ -44,27 +30,18 @@ V_INLINE void multiply_blocks(const int rows, const cpu_gemm *g, int64_t row, co
       const vf s = v_set(scale[b]), z = v_set(scale[blocks + b]);
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
         float *t = tile + i * GEMM_COLS + j * V;
-        v_store(t, v_fma(s, v_fnma(z, v_load(sums + j * V), i_float(sum[i][j * DOT_CHAINS])), v_load(t)));
+        const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS]));
+        v_store(t, v_fma(s, v_fnma(z, v_load(sums + j * V), dot), v_load(t)));
       }
     }
   }
-  for (int i = 0; i < rows; i++)
-    for (int j = 0; j < GEMM_VECS; j++) {
-      float *t = tile + i * GEMM_COLS + j * V;
-      v_store(t, v_mul(v_load(t), v_load((const float *)(const void *)panel + j * V)));
-    }
 }
 
-#if defined(DOT_BY_ROW)
-#define DOT_MULTIPLY multiply
-#else
-#define DOT_MULTIPLY multiply_blocks
-#endif
 typedef void tile_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, int64_t ahead_step);
 #define DOT_TILE(rows)                                                                                       \
   static void tile_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, \
                           int64_t step) {                                                                    \
-    DOT_MULTIPLY(rows, g, row, panel, tile, ahead, step);                                                    \
+    multiply(rows, g, row, panel, tile, ahead, step);                                                        \
   }
 DOT_TILES
 

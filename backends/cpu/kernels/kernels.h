@@ -50,6 +50,7 @@ typedef enum cpu_x {
   CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
   CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
   CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
+  CPU_X_S8B,  /* as S8, by blocks */
   CPU_X_U7B,  /* codes 0..127: two products with int8 weights fit 16 bits */
   CPU_X_COUNT
 } cpu_x;
@@ -57,14 +58,10 @@ enum { CPU_X_STEP = 64 };
 static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; } /* of an element */
 
 /* k of one scale and zero of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only.
- * Narrow models suffer most from them, and so do codes of seven bits. */
-static inline bool cpu_x_blocked(cpu_x x) { return x == CPU_X_U8B || x == CPU_X_U7B; }
-static inline int64_t cpu_x_block(cpu_x x, int64_t k) {
-  return (k <= 512 ? CPU_X_STEP : 2 * CPU_X_STEP) / (x == CPU_X_U7B ? 2 : 1);
-}
-static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) {
-  return k > 0 ? (k + cpu_x_block(x, k) - 1) / cpu_x_block(x, k) : 0;
-}
+ * Codes of seven bits suffer most from them. */
+static inline bool cpu_x_blocked(cpu_x x) { return x == CPU_X_U8B || x == CPU_X_S8B || x == CPU_X_U7B; }
+static inline int64_t cpu_x_block(cpu_x x) { return x == CPU_X_U7B ? CPU_X_STEP / 2 : 2 * CPU_X_STEP; }
+static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) { return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0; }
 /* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks].
  */
 static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
