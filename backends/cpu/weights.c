@@ -1,8 +1,8 @@
 /* weights.c - what init does with the weights.
  *
  * Matrices of linear nodes are mapped, packed into panels in one huge-page friendly block and unmapped, one after the other,
- * so the peak while loading is the final size and one tensor.  All others (embeddings, norms, biases, convolutions) stay
- * where the core mapped them until cleanup.
+ * so the peak while loading is the final size and one tensor.  Of all others small ones (norms, biases) are copied, large
+ * ones (embeddings) stay where the core mapped them until cleanup.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,11 @@
 
 #include "cpu.h"
 
-enum { HUGE_PAGE = 2 << 20 };
+enum {
+  HUGE_PAGE = 2 << 20,
+  SMALL =
+      64 << 10 /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB with it */
+};
 
 /* ---- which weights are packed ---- */
 
@@ -47,21 +51,24 @@ static bool gathers(const accel_plugin_program *p, const accel_plugin_node *n, u
   return n->op == ACCEL_PLUGIN_OP_GATHER && operand == 0 && w >= 0 && p->weight[w].rank == 2 && (axis == 0 || axis == -2);
 }
 
+static bool small(const accel_plugin_weight *w) { return (uint64_t)kit_weight_elements(w) * sizeof(float) < SMALL; }
+
 static bool same(const cpu_linear *a, const cpu_linear *b) {
   return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu && a->trans == b->trans;
 }
 
-static cpu_panel shape_of(const cpu_self *s, const cpu_linear *l) {
+static cpu_panel shape_of(const cpu_kernels *kernels, const cpu_linear *l) {
   return (cpu_panel){
-      .form = l->form, .kernels = &s->kernels, .format = &l->format, .k = l->k, .cols = s->kernels.linear[l->form].cols};
+      .form = l->form, .kernels = kernels, .format = &l->format, .k = l->k, .cols = kernels->linear[l->form].cols};
 }
 
-/* Decides how a linear is packed.  Transposed matrices are packed as fp32 only. */
-static void settle(const cpu_self *s, const accel_plugin_format *format, cpu_linear *l) {
-  l->format = format[l->w];
-  l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(&s->kernels, &l->format);
-  if (l->gate >= 0 && memcmp(&format[l->gate], &l->format, sizeof l->format)) l->form = CPU_FORM_F32;
-  cpu_panel shape = shape_of(s, l);
+/* Decides how a linear is packed.  Transposed matrices are packed as fp32 only, and two of unlike formats. */
+static void settle(const cpu_kernels *kernels, const accel_plugin_format *w, const accel_plugin_format *gate,
+                   cpu_linear *l) {
+  l->format = *w;
+  l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(kernels, &l->format);
+  if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
+  cpu_panel shape = shape_of(kernels, l);
   int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
   l->panels = (l->n + width - 1) / width;
   l->panel_bytes = cpu_panel_bytes(&shape);
@@ -88,7 +95,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     if (!packed) continue;
     uint32_t at = 0;
     while (at < s->n_linear && !same(&s->linear[at], &l)) at++;
-    settle(s, format, &l);
+    settle(&s->kernels, &format[l.w], l.gate >= 0 ? &format[l.gate] : NULL, &l);
     if (at == s->n_linear) s->linear[s->n_linear++] = l;
     s->linear_of[i] = (int32_t)at;
   }
@@ -174,15 +181,19 @@ static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
+static float *copied(const void *data, uint64_t bytes, accel_plugin_error *error) {
+  float *copy = malloc(bytes ? bytes : 1);
+  if (copy)
+    memcpy(copy, data, bytes);
+  else
+    kit_no_memory(error, bytes);
+  return copy;
+}
+
 static const float *readable(const void *data, uint64_t bytes, float **copy, accel_plugin_error *error) {
   *copy = NULL;
   if ((uintptr_t)data % sizeof(float) == 0) return data;
-  *copy = malloc(bytes ? bytes : 1);
-  if (*copy)
-    memcpy(*copy, data, bytes);
-  else
-    kit_no_memory(error, bytes);
-  return *copy;
+  return *copy = copied(data, bytes, error);
 }
 
 /* All of a weight as fp32: the mapping itself, or a copy. */
@@ -255,7 +266,7 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
   if (rc) return rc;
   if (two) rc = source_open(s, o, l->gate, l->form, &gate, error);
   if (!rc) {
-    packing p = {.l = l, .shape = shape_of(s, l), .w = w.m, .gate = two ? gate.m : w.m};
+    packing p = {.l = l, .shape = shape_of(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
     run_packing(&p, o->host);
@@ -281,7 +292,9 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o, 
     kit_weight_matrix(&s->program->weight[i], &w->table.n, &w->table.k);
     return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error); /* checks the parts */
   }
-  w->data = widened(&s->program->weight[i], format, &view, &w->copy, error);
+  w->data = format->store == ACCEL_PLUGIN_F32 && small(&s->program->weight[i])
+                ? w->copy = copied(view.data, (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), error)
+                : widened(&s->program->weight[i], format, &view, &w->copy, error);
   if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
   if (w->copy) {
     host->weight_unmap(host->self, i);
@@ -416,11 +429,38 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, c
   return ACCEL_PLUGIN_EMULATED;
 }
 
-/* Kept as mapped or packed: the matrix's own bytes, but for the rounding up of its columns to whole panels. */
-uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format) {
-  if (program->weight[index].use == ACCEL_PLUGIN_USE_CONV)
-    return (uint64_t)kit_weight_elements(&program->weight[index]) * sizeof(float); /* widened */
-  return kit_format_bytes(&program->weight[index], format);
+/* The panels that hold weight `index`, its half of them where two matrices share their panels. */
+static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index, const accel_plugin_format *format) {
+  cpu_kernels kernels;
+  cpu_linear l, earlier;
+  uint64_t bytes = 0;
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    if (!describe(p, &p->node[i], &l) || (l.w != index && l.gate != index)) continue;
+    bool again = false; /* linears of one packing share it */
+    for (uint32_t j = 0; j < i && !again; j++) again = describe(p, &p->node[j], &earlier) && same(&earlier, &l);
+    if (again) continue;
+    settle(&kernels, format, NULL, &l);
+    bytes += place(&l, NULL) / (l.gate >= 0 ? 2 : 1);
+  }
+  return bytes;
+}
+
+/* Panels of the linears that read it, and what other nodes read: the mapping, or a copy as fp32. */
+uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+  const uint64_t wide = (uint64_t)kit_weight_elements(&p->weight[index]) * sizeof(float);
+  bool others = false, coded = format->store != ACCEL_PLUGIN_F32;
+  if (p->weight[index].use == ACCEL_PLUGIN_USE_CONV) return wide;
+  const uint64_t packed = packed_bytes(p, (int32_t)index, format);
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      cpu_linear l;
+      if (weight_of(p, &p->node[i], k) != (int32_t)index) continue;
+      if ((k == 1 || k == 4) && describe(p, &p->node[i], &l)) continue;
+      others = true;
+      coded &= cpu_op_packs(p, &p->node[i], k) || gathers(p, &p->node[i], k);
+    }
+  return packed + (others || !packed ? coded ? kit_format_bytes(&p->weight[index], format) : wide : 0);
 }
 
 bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
@@ -434,5 +474,5 @@ bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel
       else if ((k != 1 && k != 4) || !describe(p, &p->node[i], &l))
         raw = true;
     }
-  return format->store == ACCEL_PLUGIN_F32 ? gathered || raw : gathered && !raw;
+  return format->store == ACCEL_PLUGIN_F32 ? (gathered || raw) && !small(&p->weight[index]) : gathered && !raw;
 }
