@@ -71,14 +71,22 @@ accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_en
 void accel__endpoint_free(accel_endpoint *ep);
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
 
-/* A batch without padding.  value[i] belongs to model->inputs[i]: int32 [tokens] for TOKENS, item data for ITEM; NULL takes
- * the default. */
+/* A batch without padding.  value[i] belongs to input i of the entry: int32 [tokens of its side] for TOKENS, item data for
+ * ITEM; NULL takes the default. */
 typedef struct accel__batch {
   uint32_t n;             /* sequences */
   const int32_t *lengths; /* [n], each at least 1 */
   uint64_t tokens;        /* their sum */
   const void *value[8];
+  const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL where the entry has none */
+  uint64_t decoder_tokens;
 } accel__batch;
+static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
+  return side ? b->decoder_lengths : b->lengths;
+}
+static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side) {
+  return side ? b->decoder_tokens : b->tokens;
+}
 
 /* One output of a run: malloc'd fp32 or int32, rows packed as the batch is. */
 typedef struct accel__result {

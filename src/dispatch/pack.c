@@ -134,10 +134,18 @@ static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *i
   return ACCEL_OK;
 }
 
-/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids as its rule needs them.
- */
-static void default_row(accel__input_default rule, const accel_tensor *ids, int64_t pad_id, const layout *l, int64_t b,
-                        int32_t *row) {
+/* The largest position id of the call, plus 1. */
+static int32_t span_of(const accel_tensor *positions, const layout *l) {
+  int64_t span = positions ? 0 : l->width;
+  for (uint64_t i = 0; positions && i < (uint64_t)(positions->dim[0] * positions->dim[1]); i++)
+    if (element(positions, i) >= span) span = element(positions, i) + 1;
+  return span > INT32_MAX ? INT32_MAX : (int32_t)span;
+}
+
+/* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids and span as its rule
+ * needs them. */
+static void default_row(accel__input_default rule, const accel_tensor *ids, int64_t pad_id, int32_t span, const layout *l,
+                        int64_t b, int32_t *row) {
   int64_t seen = 0;
   for (int64_t s = 0; s < l->width; s++) {
     bool inside = s >= l->first[b] && s < l->first[b] + l->length[b];
@@ -148,7 +156,7 @@ static void default_row(accel__input_default rule, const accel_tensor *ids, int6
     else if (rule == ACCEL__DEFAULT_ROBERTA)
       row[s] = (int32_t)(element(ids, (uint64_t)(b * l->width + s)) == pad_id ? pad_id : ++seen + pad_id);
     else
-      row[s] = 0;
+      row[s] = rule == ACCEL__DEFAULT_SPAN ? span : 0;
   }
 }
 
@@ -158,10 +166,12 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
-  int32_t *row = malloc((size_t)l->width * sizeof *row);
+  const accel_tensor *positions = in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, "position_ids") : NULL;
+  if (positions) ACCEL_TRY(check_shape(ep, positions, l));
+  int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
   for (int64_t b = 0; b < l->batch; b++) {
-    if (!t) default_row(in->otherwise, ids, ep->model->pad_id, l, b, row);
+    if (!t) default_row(in->otherwise, ids, ep->model->pad_id, span, l, b, row);
     for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
       int64_t v = t ? element(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
       *out++ = v < INT32_MIN || v > INT32_MAX ? -1 : (int32_t)v; /* -1 fails the range check by name */

@@ -9,9 +9,18 @@ enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 
 /* ---- defaults of absent inputs, on packed rows ---- */
 
-static void fill_positions(int32_t *out, const accel__batch *batch, int32_t step) {
+static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t side) {
+  const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < batch->lengths[b]; i++) *out++ = i * step;
+    for (int32_t i = 0; i < lengths[b]; i++) *out++ = i;
+}
+
+/* The longest sequence's length, in every row. */
+static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
+  const int32_t *lengths = accel__batch_lengths(batch, side);
+  int32_t longest = 0;
+  for (uint32_t b = 0; b < batch->n; b++) longest = lengths[b] > longest ? lengths[b] : longest;
+  for (uint64_t t = 0; t < accel__batch_tokens(batch, side); t++) out[t] = longest;
 }
 
 /* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count. */
@@ -22,19 +31,23 @@ static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *b
   }
 }
 
-static accel_status default_tokens(const accel_endpoint *ep, uint32_t input, const accel__batch *batch, int32_t *out) {
-  const accel__model_input *in = &ep->model->inputs[input];
+static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e, uint32_t input,
+                                   const accel__batch *batch, int32_t *out) {
+  const accel__model_input *in = &e->inputs[input];
   switch (in->otherwise) {
     case ACCEL__DEFAULT_ZEROS:
-      memset(out, 0, batch->tokens * sizeof *out);
+      memset(out, 0, accel__batch_tokens(batch, in->side) * sizeof *out);
       return ACCEL_OK;
     case ACCEL__DEFAULT_ARANGE:
     case ACCEL__DEFAULT_MASK_CUMSUM:
-      fill_positions(out, batch, 1);
+      fill_positions(out, batch, in->side);
+      return ACCEL_OK;
+    case ACCEL__DEFAULT_SPAN:
+      fill_span(out, batch, in->side);
       return ACCEL_OK;
     case ACCEL__DEFAULT_ROBERTA:
-      for (uint32_t i = 0; i < ep->model->n_inputs; i++)
-        if (!strcmp(ep->model->inputs[i].name, "input_ids") && batch->value[i]) {
+      for (uint32_t i = 0; i < e->n_inputs; i++)
+        if (!strcmp(e->inputs[i].name, "input_ids") && batch->value[i]) {
           fill_roberta(out, batch->value[i], batch, (int32_t)ep->model->pad_id);
           return ACCEL_OK;
         }
@@ -95,25 +108,26 @@ static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plu
 
 /* ---- views ---- */
 
-static accel_status input_view(accel_endpoint *ep, uint32_t i, const accel__batch *batch, int32_t **owned,
-                               accel_plugin_view *view) {
-  const accel__model_input *in = &ep->model->inputs[i];
+static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i, const accel__batch *batch,
+                               int32_t **owned, accel_plugin_view *view) {
+  const accel__model_input *in = &e->inputs[i];
+  uint64_t tokens = accel__batch_tokens(batch, in->side);
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
-  view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)batch->tokens : (int64_t)batch->n;
+  view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
-    view->host = (void *)batch->lengths;
+    view->host = (void *)accel__batch_lengths(batch, in->side);
   } else if (in->kind == ACCEL__INPUT_ITEM) {
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: input '%s': item inputs are not used by text models", ep->name,
                        in->name);
   } else if (batch->value[i]) {
-    ACCEL_TRY(check_range(ep, in, batch->value[i], batch->tokens));
+    ACCEL_TRY(check_range(ep, in, batch->value[i], tokens));
     view->host = (void *)batch->value[i];
   } else {
-    *owned = malloc(batch->tokens * sizeof **owned);
-    if (!*owned) return accel__no_memory(batch->tokens * sizeof **owned);
-    ACCEL_TRY(default_tokens(ep, i, batch, *owned));
-    ACCEL_TRY(check_range(ep, in, *owned, batch->tokens));
+    *owned = malloc(tokens * sizeof **owned);
+    if (!*owned) return accel__no_memory(tokens * sizeof **owned);
+    ACCEL_TRY(default_tokens(ep, e, i, batch, *owned));
+    ACCEL_TRY(check_range(ep, in, *owned, tokens));
     view->host = *owned;
   }
   view->capacity = view->dim[0] * sizeof(int32_t);
@@ -193,7 +207,7 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   int64_t *dims = malloc((p->n_dim + 1) * sizeof *dims);
   if (!dims) return accel__no_memory(p->n_dim * sizeof *dims);
 
-  for (uint32_t i = 0; i < e->n_in; i++) ACCEL_GOTO(input_view(ep, i, batch, &owned[i], &in[i]));
+  for (uint32_t i = 0; i < e->n_in; i++) ACCEL_GOTO(input_view(ep, &ep->model->entries[entry], i, batch, &owned[i], &in[i]));
   ACCEL_GOTO(evaluate_dims(p, e, in, dims));
   ACCEL_GOTO(output_views(p, e, dims, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));

@@ -29,7 +29,7 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .token_type_ids = -1,
                       .position_ids = -1};
   size_t n = strlen(architecture);
-  b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0;
+  b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 && !accel__ends_with(architecture, "LMHeadModel");
   b->input = accel__arena_array(b->arena, 8, sizeof *b->input);
   if (b->input == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   model->inputs = b->input;
@@ -152,8 +152,11 @@ static accel_status read_label(const accel__build *b, const accel__json *item, c
 }
 
 accel_status accel__read_labels(accel__build *b) {
-  if (b->is_base || accel__is_class(b, "ForMaskedLM"))
-    return ACCEL_OK; /* labels left by another head are not its business */
+  static const char *const unlabelled[] = {"ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+  bool labelled = !b->is_base; /* labels left by another head are not its business */
+  for (size_t i = 0; i < sizeof unlabelled / sizeof *unlabelled; i++)
+    labelled = labelled && !accel__is_class(b, unlabelled[i]);
+  if (!labelled) return ACCEL_OK;
   int64_t n = 2, counted = 0;
   const accel__json *map = NULL;
   const char *problem = NULL;
@@ -264,21 +267,47 @@ static accel__tensor build_embed(accel__build *b, accel__tensor hidden) {
   return x;
 }
 
+void accel__add_entry(accel__build *b, const char *name, const accel__model_input *inputs, uint32_t n_inputs,
+                      const accel__model_output *outputs, uint32_t n_outputs) {
+  accel__model_input *in = accel__arena_array(b->arena, n_inputs, sizeof *in);
+  accel__model_output *out = accel__arena_array(b->arena, n_outputs, sizeof *out);
+  if (in == NULL || out == NULL) {
+    accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for entry '%s'", name);
+    return;
+  }
+  if (n_inputs > 0) memcpy(in, inputs, n_inputs * sizeof *in);
+  if (n_outputs > 0) memcpy(out, outputs, n_outputs * sizeof *out);
+  b->more[b->n_more++] =
+      (accel__model_entry){.name = name, .inputs = in, .n_inputs = n_inputs, .outputs = out, .n_outputs = n_outputs};
+}
+
+static bool program_entry(accel__build *b, const accel__model_entry *e) {
+  accel__tensor *tensors = accel__arena_array(b->arena, e->n_inputs + e->n_outputs, sizeof *tensors);
+  if (tensors == NULL) return false;
+  for (uint32_t i = 0; i < e->n_inputs; i++) tensors[i] = e->inputs[i].tensor;
+  for (uint32_t i = 0; i < e->n_outputs; i++) tensors[e->n_inputs + i] = e->outputs[i].tensor;
+  if (!accel__program_failed(b->p)) accel__entry(b->p, e->name, tensors, e->n_inputs, tensors + e->n_inputs, e->n_outputs);
+  return true;
+}
+
 accel_status accel__build_end(accel__build *b, accel__tensor hidden) {
-  accel__program *p = b->p;
   accel__model *m = b->model;
   const accel__embed_head *head = b->request->embed;
-  accel__tensor inputs[8], embeddings = -1;
-  for (uint32_t i = 0; i < m->n_inputs; i++) inputs[i] = b->input[i].tensor;
-  if (head != NULL && head->n_pooling > 0) {
-    accel__at(p, b->n_hidden, "embed");
-    embeddings = build_embed(b, hidden);
-  }
-  accel__tensor *outputs = accel__arena_array(b->arena, m->n_outputs, sizeof *outputs);
-  if (outputs == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < m->n_outputs; i++) outputs[i] = b->output[i].tensor;
+  accel__model_entry *entries = accel__arena_array(b->arena, b->n_more + 2, sizeof *entries);
+  accel__model_output *embeddings = accel__arena_alloc(b->arena, sizeof *embeddings);
+  if (entries == NULL || embeddings == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   m->outputs = b->output;
-  if (!accel__program_failed(p)) accel__entry(p, "forward", inputs, m->n_inputs, outputs, m->n_outputs);
-  if (!accel__program_failed(p) && embeddings >= 0) accel__entry(p, "embed", inputs, m->n_inputs, &embeddings, 1);
-  return accel__program_finish(p);
+  entries[m->n_entries++] = (accel__model_entry){
+      .name = "forward", .inputs = m->inputs, .n_inputs = m->n_inputs, .outputs = m->outputs, .n_outputs = m->n_outputs};
+  if (head != NULL && head->n_pooling > 0) {
+    accel__at(b->p, b->n_hidden, "embed");
+    *embeddings = (accel__model_output){.name = "embeddings", .tensor = build_embed(b, hidden)};
+    entries[m->n_entries++] = (accel__model_entry){
+        .name = "embed", .inputs = m->inputs, .n_inputs = m->n_inputs, .outputs = embeddings, .n_outputs = 1};
+  }
+  for (uint32_t i = 0; i < b->n_more; i++) entries[m->n_entries++] = b->more[i];
+  m->entries = entries;
+  for (uint32_t i = 0; i < m->n_entries; i++)
+    if (!program_entry(b, &entries[i])) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return accel__program_finish(b->p);
 }

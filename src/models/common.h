@@ -47,11 +47,17 @@ typedef struct accel__build {
   accel__model_input *input;
   accel__model_output *output;
   uint32_t cap_output, n_hidden;
+  accel__model_entry more[4]; /* entries beside "forward" and "embed" */
+  uint32_t n_more;
+  bool decoding; /* layers built now belong to "decode": attention reads and extends states, hidden states are not listed */
 } accel__build;
 
 /* ---- begin, end ---- */
 accel_status accel__build_begin(accel__build *b, const accel__model_request *request, const char *architecture,
                                 accel__model *model, const char *prefix);
+/* One more entry: its outputs, and the inputs the model has so far (or those of one side).  Call before accel__build_end. */
+void accel__add_entry(accel__build *b, const char *name, const accel__model_input *inputs, uint32_t n_inputs,
+                      const accel__model_output *outputs, uint32_t n_outputs);
 /* hidden [T,C]: what "embed" pools.  Adds the entries and finishes the program. */
 accel_status accel__build_end(accel__build *b, accel__tensor hidden);
 bool accel__is_class(const accel__build *b, const char *suffix); /* "ForMaskedLM"; "Model" */
@@ -127,6 +133,30 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
 /* Rows of <name>.weight [rows, width]. */
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name);
 accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);
+/* RMS normalisation with <name>.weight [columns of x]: x / rms(x) * (weight + offset). */
+accel__tensor accel__rms_layer(accel__build *b, accel__tensor x, double eps, double offset, const char *format, ...)
+    ACCEL_PRINTF(5, 6);
+/* The same over each head of x [T, heads*D], one <name>.weight [D] for all of them. */
+accel__tensor accel__rms_heads(accel__build *b, accel__tensor x, int64_t heads, double eps, double offset,
+                               const char *format, ...) ACCEL_PRINTF(6, 7);
+accel__tensor accel__softcap(accel__build *b, accel__tensor x, double cap); /* cap * tanh(x / cap); 0: x */
+/* Attention; begin with accel__attention_of and change what differs. */
+typedef struct accel__attention {
+  int64_t heads, kv_heads;
+  double scale;        /* 0: 1/sqrt(columns of a head) */
+  double softcap;      /* 0 off */
+  bool causal;         /* keys behind the query only */
+  int64_t left, right; /* tokens seen to either side; -1 no limit */
+  accel__tensor bias;
+  int bias_kind; /* accel_plugin_bias */
+  int64_t buckets, max_distance;
+  int32_t q_space, kv_space;
+  int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
+  bool state_static;
+} accel__attention;
+accel__attention accel__attention_of(const accel__build *b, int64_t heads); /* over the tokens' space, everything seen */
+/* q [Tq, heads*D], k [Tk, kv_heads*D], v [Tk, kv_heads*Dv] -> [Tq, heads*Dv]; with a state q or k and v may be -1. */
+accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, const accel__attention *how);
 /* Self-attention over the tokens' space: q, k, v [T, heads*D]; scale 0: 1/sqrt(D). */
 accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
                                     double scale);

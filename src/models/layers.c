@@ -216,23 +216,90 @@ accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows,
   return accel__gather(b->p, accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full), idx);
 }
 
-static accel__tensor attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads, double scale,
-                            int64_t window) {
-  if (scale == 0.0) scale = 1.0 / sqrt((double)accel__columns(b, q) / (double)heads);
-  accel__attr attr[] = {ACCEL_I(HEADS, heads),        ACCEL_I(KV_HEADS, heads),    ACCEL_F(SCALE, scale),
-                        ACCEL_I(Q_SPACE, b->space),   ACCEL_I(KV_SPACE, b->space), ACCEL_I(WINDOW_LEFT, window),
-                        ACCEL_I(WINDOW_RIGHT, window)};
-  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v}, 3, attr, window < 0 ? 5 : 7, NULL, 1);
+static accel__tensor rms(accel__build *b, accel__tensor x, double eps, double offset, const char *format, va_list args) {
+  char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
+  vsnprintf(name, sizeof name, format, args);
+  snprintf(full, sizeof full, "%s.weight", name);
+  int64_t n = accel__columns(b, x);
+  accel__tensor gamma = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &n, full);
+  accel__attr attr[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_RMS), ACCEL_F(EPS, eps), ACCEL_F(GAMMA_OFFSET, offset)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_NORM, (accel__tensor[]){x, gamma}, 2, attr, offset != 0 ? 3 : 2, NULL, 1);
+}
+
+accel__tensor accel__rms_layer(accel__build *b, accel__tensor x, double eps, double offset, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  x = rms(b, x, eps, offset, format, args);
+  va_end(args);
+  return x;
+}
+
+accel__tensor accel__rms_heads(accel__build *b, accel__tensor x, int64_t heads, double eps, double offset,
+                               const char *format, ...) {
+  accel__dim rows = accel__tensor_dim(b->p, x, 0), all = accel__tensor_dim(b->p, x, 1);
+  accel__dim d = accel__const_dim(b->p, accel__columns(b, x) / heads);
+  x = accel__reshape(b->p, x, 3, (accel__dim[]){rows, accel__const_dim(b->p, heads), d}); /* [T,heads,D] */
+  va_list args;
+  va_start(args, format);
+  x = rms(b, x, eps, offset, format, args);
+  va_end(args);
+  return accel__reshape(b->p, x, 2, (accel__dim[]){rows, all});
+}
+
+accel__tensor accel__softcap(accel__build *b, accel__tensor x, double cap) {
+  if (cap == 0) return x;
+  accel__attr in[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0 / cap)};
+  accel__attr out[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, cap)};
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, in, 2, NULL, 1);
+  x = accel__unary(b->p, ACCEL_PLUGIN_ACT_TANH, x);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, out, 2, NULL, 1);
+}
+
+accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
+  return (accel__attention){.heads = heads,
+                            .kv_heads = heads,
+                            .left = -1,
+                            .right = -1,
+                            .bias = -1,
+                            .q_space = b->space,
+                            .kv_space = b->space,
+                            .state = -1};
+}
+
+accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v,
+                            const accel__attention *how) {
+  double scale = how->scale;
+  if (scale == 0.0) {
+    int64_t columns = q >= 0 ? accel__columns(b, q) / how->heads : accel__columns(b, k) / how->kv_heads;
+    scale = 1.0 / sqrt((double)columns);
+  }
+  accel__attr attr[16] = {ACCEL_I(HEADS, how->heads), ACCEL_I(KV_HEADS, how->kv_heads), ACCEL_F(SCALE, scale),
+                          ACCEL_I(Q_SPACE, how->q_space), ACCEL_I(KV_SPACE, how->kv_space)};
+  uint32_t n = 5;
+  if (how->causal) attr[n++] = ACCEL_I(CAUSAL, 1);
+  if (how->left >= 0) attr[n++] = ACCEL_I(WINDOW_LEFT, how->left);
+  if (how->right >= 0) attr[n++] = ACCEL_I(WINDOW_RIGHT, how->right);
+  if (how->softcap > 0) attr[n++] = ACCEL_F(SOFTCAP, how->softcap);
+  if (how->bias_kind != ACCEL_PLUGIN_BIAS_NONE) attr[n++] = ACCEL_I(BIAS_KIND, how->bias_kind);
+  if (how->buckets > 0) attr[n++] = ACCEL_I(NUM_BUCKETS, how->buckets);
+  if (how->max_distance > 0) attr[n++] = ACCEL_I(MAX_DISTANCE, how->max_distance);
+  if (how->state >= 0 && how->state_static) attr[n++] = ACCEL_I(STATE_STATIC, 1);
+  accel__with_state(b->p, how->state);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v, how->bias}, 4, attr, n, NULL, 1);
 }
 
 accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
                                     double scale) {
-  return attend(b, q, k, v, heads, scale, -1);
+  accel__attention how = accel__attention_of(b, heads);
+  how.scale = scale;
+  return accel__attend(b, q, k, v, &how);
 }
 
 accel__tensor accel__window_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,
                                       int64_t window) {
-  return attend(b, q, k, v, heads, 0.0, window);
+  accel__attention how = accel__attention_of(b, heads);
+  how.left = how.right = window;
+  return accel__attend(b, q, k, v, &how);
 }
 
 accel__tensor accel__first_rows(accel__build *b, accel__tensor x) {
@@ -263,6 +330,7 @@ void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool 
 
 void accel__add_hidden(accel__build *b, accel__tensor x) {
   char name[40];
+  if (b->decoding) return;
   snprintf(name, sizeof name, "hidden_states.%u", b->n_hidden++);
   accel__add_output(b, name, x, true, false);
 }

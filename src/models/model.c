@@ -108,6 +108,9 @@ static const char *task_of(const char *class_name) {
       {"ForMaskedLM", "fill-mask"},
       {"ForNextSentencePrediction", "next-sentence-prediction"},
       {"ForPreTraining", "pretraining"},
+      {"ForCausalLM", "text-generation"},
+      {"LMHeadModel", "text-generation"},
+      {"ForConditionalGeneration", "text2text-generation"},
   };
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
     if (accel__ends_with(class_name, tasks[i][0])) return tasks[i][1];
@@ -139,6 +142,12 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
   }
   *out = m;
   return ACCEL_OK;
+}
+
+const accel__model_entry *accel__model_entry_of(const accel__model *model, const char *name) {
+  for (uint32_t i = 0; i < model->n_entries; i++)
+    if (strcmp(model->entries[i].name, name) == 0) return &model->entries[i];
+  return NULL;
 }
 
 void accel__model_free(accel__model **model) {

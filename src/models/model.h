@@ -1,7 +1,9 @@
-/* model.h - from config.json (and the names in the checkpoint) to a program: one file per architecture, listed in models.def.
+/* model.h - from config.json (and the names in the checkpoint) to a program: one file per architecture, listed in
+ * models.def.
  *
- * A model file reads every field of its transformers config class, refuses values it does not implement by name ("config.json: hidden_act
- * 'foo' is not supported; known: gelu, relu, ..."), and builds the program of the class asked for ("BertForMaskedLM"), packed rows and all.
+ * A model file reads every field of its transformers config class, refuses values it does not implement by name
+ * ("config.json: hidden_act 'foo' is not supported; known: gelu, relu, ..."), and builds the program of the class asked for
+ * ("BertForMaskedLM"), packed rows and all.
  */
 #ifndef ACCEL_MODELS_MODEL_H
 #define ACCEL_MODELS_MODEL_H
@@ -9,6 +11,26 @@
 #include "core/json.h"
 #include "program/program.h"
 #include "weights/weights.h"
+
+/* The entries of a program, and what whoever generates may count on.
+ *
+ *   forward  no session.  What the class's forward returns for a whole batch: logits of every row, hidden states when asked.
+ *   embed    no session.  Only with an embed head (below).
+ *   decode   with a session; classes that generate (ForCausalLM, LMHeadModel, ForConditionalGeneration).  Takes the new rows
+ *            of each sequence of the run, appends them to the sequence's states and returns
+ *              output 0  "logits" [B, vocab]      after the last new row of each sequence: the next token's scores
+ *              output 1  "all_logits" [T, vocab]  after every new row; costs nothing when it is not wanted
+ *            The prompt at once, token by token, in any pieces and in any company gives the same numbers.
+ *            position_ids left out are the tokens the sequence already holds plus the row's number; it is the position the
+ *            class's generate gives (left padding is not counted).
+ *   encode   with a session; encoder-decoders.  Runs the encoder over input_ids once and keeps keys and values for the cross
+ *            attention of "decode" in the sequence's CROSS_KV states.  Output 0 "encoder_last_hidden_state" [T, C] (the
+ * other outputs have no content: ask for none of them).  A sequence is encoded once: reset it to encode anew. "decode" of
+ * these models takes decoder_input_ids (the first one is decoder_start_id).
+ *
+ * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.  Tensors may be shared between
+ * entries: `lengths` and input_ids of "forward" and "decode" are the same.
+ */
 
 /* How a forward argument of transformers meets the program's packed inputs. */
 typedef enum accel__input_kind {
@@ -20,16 +42,19 @@ typedef enum accel__input_kind {
 typedef enum accel__input_default {
   ACCEL__DEFAULT_REQUIRED,
   ACCEL__DEFAULT_ZEROS,
-  ACCEL__DEFAULT_ARANGE,        /* 0 .. S-1 in each row, padding counted */
-  ACCEL__DEFAULT_ROBERTA,       /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
-  ACCEL__DEFAULT_MASK_CUMSUM    /* cumsum(attention_mask) - 1, at least 0 */
+  ACCEL__DEFAULT_ARANGE,      /* 0 .. S-1 in each row, padding counted */
+  ACCEL__DEFAULT_ROBERTA,     /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
+  ACCEL__DEFAULT_MASK_CUMSUM, /* cumsum(attention_mask) - 1, at least 0 */
+  ACCEL__DEFAULT_SPAN /* the largest position id of the whole padded call, plus 1; in a session: tokens held after the run.
+                         Rope types that change with the length read it */
 } accel__input_default;
 typedef struct accel__model_input {
   const char *name;     /* forward argument: "input_ids" */
   accel__tensor tensor; /* the program's input */
   accel__input_kind kind;
   accel__input_default otherwise;
-  int64_t max;          /* TOKENS: values must be in [0, max) */
+  int64_t max;   /* TOKENS: values must be in [0, max) */
+  uint32_t side; /* 0: rows of input_ids under attention_mask; 1: rows of decoder_input_ids under decoder_attention_mask */
 } accel__model_input;
 typedef struct accel__model_output {
   const char *name;     /* "last_hidden_state", "hidden_states.3", "logits"; a tuple's member is field.N */
@@ -37,55 +62,81 @@ typedef struct accel__model_output {
   bool asked;           /* true: computed only when named (hidden states) */
   bool squeeze;         /* [.., 1] -> [..]: start_logits, end_logits */
 } accel__model_output;
+typedef struct accel__model_entry {
+  const char *name;                 /* "forward", "embed", "decode", "encode"; order of the program's entries */
+  const accel__model_input *inputs; /* [n_inputs] */
+  uint32_t n_inputs;
+  const accel__model_output *outputs; /* [n_outputs] */
+  uint32_t n_outputs;
+} accel__model_entry;
 
-/* Pooling, dense layers and normalisation behind an encoder: sentence-transformers' modules.json, read by tasks/, built into the program as the
- * entry "embed" whose only output is "embeddings" [B, dim]. */
+/* Pooling, dense layers and normalisation behind an encoder: sentence-transformers' modules.json, read by tasks/, built into
+ * the program as the entry "embed" whose only output is "embeddings" [B, dim]. */
 typedef enum accel__pooling {
-  ACCEL__POOL_NONE, ACCEL__POOL_CLS, ACCEL__POOL_MEAN, ACCEL__POOL_MAX, ACCEL__POOL_MEAN_SQRT_LEN, ACCEL__POOL_WEIGHTED_MEAN, ACCEL__POOL_LAST
+  ACCEL__POOL_NONE,
+  ACCEL__POOL_CLS,
+  ACCEL__POOL_MEAN,
+  ACCEL__POOL_MAX,
+  ACCEL__POOL_MEAN_SQRT_LEN,
+  ACCEL__POOL_WEIGHTED_MEAN,
+  ACCEL__POOL_LAST
 } accel__pooling;
 typedef struct accel__dense {
   int64_t in, out;
   bool bias;
-  int activation;              /* accel_plugin_act */
+  int activation;                 /* accel_plugin_act */
   const char *weight, *bias_name; /* names in `checkpoint` once its prefix ("2_Dense/") is put in front */
 } accel__dense;
 typedef struct accel__embed_head {
-  accel__pooling pooling[6]; /* several are concatenated, as Pooling does: cls, max, mean, mean_sqrt_len, weightedmean, lasttoken */
-  uint32_t n_pooling;        /* 0: no "embed" entry */
+  accel__pooling
+      pooling[6];     /* several are concatenated, as Pooling does: cls, max, mean, mean_sqrt_len, weightedmean, lasttoken */
+  uint32_t n_pooling; /* 0: no "embed" entry */
   const accel__dense *dense;
   uint32_t n_dense;
   bool normalize;
 } accel__embed_head;
 
 typedef struct accel__model_request {
-  const accel__json_file *config;       /* config.json */
-  const accel__checkpoint *checkpoint;  /* names decide prefixes and spellings; NULL: canonical names (random weights) */
-  const accel__import *import;          /* names of weights in codes count, too; NULL: none */
-  const char *architecture;             /* class to build; NULL: config's architectures[0], else the model type's base class */
-  const accel__embed_head *embed;       /* NULL: none */
+  const accel__json_file *config;      /* config.json */
+  const accel__checkpoint *checkpoint; /* names decide prefixes and spellings; NULL: canonical names (random weights) */
+  const accel__import *import;         /* names of weights in codes count, too; NULL: none */
+  const char *architecture;       /* class to build; NULL: config's architectures[0], else the model type's base class */
+  const accel__embed_head *embed; /* NULL: none */
 } accel__model_request;
 
 typedef struct accel__model {
-  accel__program *program;  /* entries: "forward", and "embed" when asked for */
-  const char *architecture; /* "BertForMaskedLM" */
-  const char *model_type;   /* "bert" */
-  const char *task;         /* pipeline name of its head: "feature-extraction", "text-classification", ... */
-  const accel__model_input *inputs;   /* [n_inputs], order of the entries' inputs */
+  accel__program *program;          /* its entries: see above */
+  const char *architecture;         /* "BertForMaskedLM" */
+  const char *model_type;           /* "bert" */
+  const char *task;                 /* pipeline name of its head: "feature-extraction", "text-classification", ... */
+  const accel__model_input *inputs; /* [n_inputs] of entry "forward" (and "embed") */
   uint32_t n_inputs;
-  const accel__model_output *outputs; /* [n_outputs], order of the outputs of entry "forward" */
+  const accel__model_output *outputs; /* [n_outputs] of entry "forward" */
   uint32_t n_outputs;
+  const accel__model_entry *entries; /* [n_entries] */
+  uint32_t n_entries;
+  /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the architecture's own */
   int64_t hidden_size, vocab_size, max_positions, pad_id, num_labels;
-  const char *const *labels;      /* [num_labels] id2label, "LABEL_0" ... when the config has none */
-  const char *problem_type;       /* "regression", "single_label_classification", "multi_label_classification" or NULL */
+  /* Of config.json, for whoever generates; generation_config.json ranks before them.  -1 and no ids: the config has none. */
+  bool is_encoder_decoder;
+  int64_t bos_id, decoder_start_id;
+  const int64_t *eos_ids;
+  uint32_t n_eos;
+  const char *const *labels; /* [num_labels] id2label, "LABEL_0" ... when the config has none */
+  const char *problem_type;  /* "regression", "single_label_classification", "multi_label_classification" or NULL */
 } accel__model;
 
-/* ACCEL_ERROR_UNSUPPORTED for an unknown architecture, naming it and the nearest known one.  Everything lives in the program's arena. */
+/* ACCEL_ERROR_UNSUPPORTED for an unknown architecture, naming it and the nearest known one.  Everything lives in the
+ * program's arena. */
 accel_status accel__model_build(const accel__model_request *request, accel__model **out);
 void accel__model_free(accel__model **model);
+const accel__model_entry *accel__model_entry_of(const accel__model *model,
+                                                const char *name); /* NULL: it has no such entry */
 /* Every class name that accel__model_build knows, for messages, the support table and tests. */
 const char *const *accel__model_architectures(uint32_t *n);
 
-/* One line of models.def: ACCEL_MODEL(file name, "model_type"), whose file defines `const accel__architecture accel__model_<file>`. */
+/* One line of models.def: ACCEL_MODEL(file name, "model_type"), whose file defines `const accel__architecture
+ * accel__model_<file>`. */
 typedef struct accel__architecture {
   const char *model_type;
   const char *const *classes; /* NULL-terminated; classes[0] is the base class */

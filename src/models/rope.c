@@ -29,6 +29,7 @@ static accel_status read_params(const accel__build *b, const accel__json *json, 
   ACCEL_TRY(accel__json_number(f, json, "low_freq_factor", &p->low_freq_factor));
   ACCEL_TRY(accel__json_number(f, json, "high_freq_factor", &p->high_freq_factor));
   ACCEL_TRY(accel__json_int(f, json, "original_max_position_embeddings", 1, ACCEL__MAX_POSITIONS, &p->original));
+  ACCEL_TRY(accel__json_int(f, b->config, "original_max_position_embeddings", 1, ACCEL__MAX_POSITIONS, &p->original));
   return accel__json_bool(f, json, "truncate", &p->truncate);
 }
 
@@ -130,6 +131,18 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
   for (int64_t i = 0; i < n; i++) values[i] = (float)freq[i];
   out->inv_freq = accel__constant_f32(b->p, name, 1, &n, values);
   return ACCEL_OK;
+}
+
+accel_status accel__rope_config(accel__build *b, const char *layer_type, double theta, double partial, int64_t head_dim,
+                                int64_t max_positions, const char *name, accel__rope *out) {
+  const accel__json *params = NULL, *own = NULL;
+  ACCEL_TRY(accel__json_object(b->file, b->config, "rope_scaling", &params));
+  if (params == NULL || params->child == NULL) ACCEL_TRY(accel__json_object(b->file, b->config, "rope_parameters", &params));
+  if (layer_type != NULL) ACCEL_TRY(accel__json_object(b->file, params, layer_type, &own));
+  ACCEL_TRY(accel__json_number(b->file, b->config, "rope_theta", &theta));
+  if (partial != 0) ACCEL_TRY(accel__json_number(b->file, b->config, "partial_rotary_factor", &partial));
+  return accel__rope_read(b, own != NULL ? own : params, theta, partial == 0 ? 1.0 : partial, head_dim, max_positions, name,
+                          out);
 }
 
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope) {

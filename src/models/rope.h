@@ -18,6 +18,11 @@ typedef struct accel__rope {
  * others are refused by name. partial: partial_rotary_factor unless params has one. */
 accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim,
                               int64_t max_positions, const char *name, accel__rope *out);
+/* The same from config.json as decoders spell it: rope_scaling (old) or rope_parameters, in which `layer_type` may have an
+ * object of its own (NULL: there are no such), rope_theta, partial_rotary_factor and original_max_position_embeddings beside
+ * them.  partial 0: the class reads no partial_rotary_factor, its heads turn whole. */
+accel_status accel__rope_config(accel__build *b, const char *layer_type, double theta, double partial, int64_t head_dim,
+                                int64_t max_positions, const char *name, accel__rope *out);
 /* Rotates the heads of x [T, heads*head_dim] by b->position_ids. */
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope);
 
