@@ -71,15 +71,23 @@ accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_en
 void accel__endpoint_free(accel_endpoint *ep);
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
 
-/* A batch without padding.  value[i] belongs to input i of the entry: int32 [tokens of its side] for TOKENS, item data for
- * ITEM; NULL takes the default. */
+/* Data of one ITEM input in its program's dtype (F32 or I32); data NULL: the input is absent and takes its default. */
+typedef struct accel__item {
+  const void *data;
+  uint32_t rank;
+  int64_t dim[ACCEL_PLUGIN_MAX_RANK];
+} accel__item;
+
+/* A batch without padding.  value[i] and item[i] belong to input i of the entry: value int32 [tokens of its side] for TOKENS
+ * (NULL takes the default), item for ITEM. */
 typedef struct accel__batch {
-  uint32_t n;             /* sequences */
+  uint32_t n;             /* sequences; 0 when the model takes no tokens */
   const int32_t *lengths; /* [n], each at least 1 */
   uint64_t tokens;        /* their sum */
   const void *value[8];
   const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL where the entry has none */
   uint64_t decoder_tokens;
+  accel__item item[8];
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side ? b->decoder_lengths : b->lengths;

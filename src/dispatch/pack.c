@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TOKEN_INPUTS = 8 };
+enum { MAX_INPUTS = 8 };
 
 /* How the rows of one run lie in the padded tensors. */
 typedef struct layout {
@@ -160,6 +160,43 @@ static void default_row(accel__input_default rule, const accel_tensor *ids, int6
   }
 }
 
+/* ---- inputs handed on whole ---- */
+
+static accel_status to_i32(const accel_endpoint *ep, const accel_tensor *t, uint64_t n, int32_t *out) {
+  for (uint64_t i = 0; i < n; i++) {
+    int64_t v = element(t, i);
+    if (v < INT32_MIN || v > INT32_MAX)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %lld, which is outside int32", ep->name, t->name,
+                         (long long)v);
+    out[i] = (int32_t)v;
+  }
+  return ACCEL_OK;
+}
+
+/* The caller's tensor as the program's input wants it: used in place, or converted into *owned. */
+static accel_status take_item(const accel_endpoint *ep, const accel__model_input *in, const accel_tensor *t, void **owned,
+                              accel__item *item) {
+  const int wanted = accel__program_view(ep->model->program)->tensor[in->tensor].dtype;
+  if (!t) return ACCEL_OK;
+  *item = (accel__item){.data = t->data, .rank = t->rank};
+  memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
+  uint64_t bytes = accel__tensor_bytes(t), n = 1;
+  if (!t->data || bytes == UINT64_MAX || bytes > SIZE_MAX / 8)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data, or a dim that cannot be", ep->name, t->name);
+  if ((int)t->dtype == wanted) return ACCEL_OK;
+  for (uint32_t r = 0; r < t->rank; r++) n *= (uint64_t)t->dim[r];
+  if (wanted == ACCEL_PLUGIN_I32 && (t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 || t->dtype == ACCEL_F64))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name, t->name);
+  item->data = *owned = malloc(n * 4 + 1);
+  if (!*owned) return accel__no_memory(n * 4);
+  if (wanted == ACCEL_PLUGIN_I32) return to_i32(ep, t, n, *owned);
+  const accel__tensor_info info = {
+      .name = t->name, .dtype = (accel_plugin_dtype)t->dtype, .elements = n, .bytes = bytes, .data = t->data};
+  return accel__tensor_to_f32(&info, 0, n, *owned);
+}
+
+/* ---- tokens ---- */
+
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
                                const layout *l, int32_t *out) {
   const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, "input_ids");
@@ -231,9 +268,15 @@ static accel_status choose_outputs(const accel_endpoint *ep, const char *const *
   return ACCEL_OK;
 }
 
+static bool takes_tokens(const accel__model *m) {
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    if (m->inputs[i].kind == ACCEL__INPUT_TOKENS) return true;
+  return false;
+}
+
 static accel_status check_names(const accel_endpoint *ep, const accel_tensors *inputs) {
   for (uint32_t i = 0; i < inputs->n; i++) {
-    bool known = !strcmp(inputs->item[i].name, "attention_mask");
+    bool known = takes_tokens(ep->model) && !strcmp(inputs->item[i].name, "attention_mask");
     for (uint32_t k = 0; k < ep->model->n_inputs; k++) known |= !strcmp(inputs->item[i].name, ep->model->inputs[k].name);
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
@@ -265,28 +308,30 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
   const accel__model *m = ep->model;
   accel_status status = ACCEL_OK;
   layout l = {0};
-  int32_t *packed[MAX_TOKEN_INPUTS] = {0};
+  void *packed[MAX_INPUTS] = {0};
   uint32_t n = names && n_names > m->n_outputs ? n_names : m->n_outputs, n_chosen = 0;
   uint32_t *chosen = calloc(n + 1, sizeof *chosen);
   accel__result *results = calloc(n + 1, sizeof *results);
   *outputs = NULL;
   if (!chosen || !results) ACCEL_GOTO(accel__no_memory(n * sizeof *results));
   ACCEL_GOTO(check_names(ep, inputs));
-  ACCEL_GOTO(make_layout(ep, inputs, &l));
+  if (takes_tokens(m)) ACCEL_GOTO(make_layout(ep, inputs, &l));
   ACCEL_GOTO(choose_outputs(ep, names, n_names, chosen, &n_chosen));
 
   accel__batch batch = {.n = (uint32_t)l.batch, .lengths = l.length, .tokens = l.tokens};
   for (uint32_t i = 0; i < m->n_inputs; i++) {
+    if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
+      ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
     if (m->inputs[i].kind != ACCEL__INPUT_TOKENS) continue;
-    packed[i] = malloc(l.tokens * sizeof **packed);
-    if (!packed[i]) ACCEL_GOTO(accel__no_memory(l.tokens * sizeof **packed));
+    packed[i] = malloc(l.tokens * sizeof(int32_t));
+    if (!packed[i]) ACCEL_GOTO(accel__no_memory(l.tokens * sizeof(int32_t)));
     ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, &l, packed[i]));
     batch.value[i] = packed[i];
   }
   ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen, n_chosen, results));
   ACCEL_GOTO(collect(ep, chosen, n_chosen, results, &l, outputs));
 done:
-  for (uint32_t i = 0; i < MAX_TOKEN_INPUTS; i++) free(packed[i]);
+  for (uint32_t i = 0; i < MAX_INPUTS; i++) free(packed[i]);
   for (uint32_t k = 0; results && k < n_chosen; k++) free(results[k].data);
   free(results);
   free(chosen);

@@ -52,7 +52,7 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
           return ACCEL_OK;
         }
       break;
-    case ACCEL__DEFAULT_REQUIRED:
+    default:
       break;
   }
   return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
@@ -87,14 +87,14 @@ static int64_t combine(accel_plugin_dim_op op, int64_t a, int64_t b) {
   }
 }
 
-/* Every dim of the program from the shapes of the inputs; plugins check that all inputs agree, here only sizes are wanted.
- */
+/* Every dim of the program from the shapes of the inputs that are there; plugins check that all inputs agree, here only
+ * sizes are wanted. */
 static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plugin_entry *entry,
                                   const accel_plugin_view *in, int64_t *value) {
   memset(value, 0, p->n_dim * sizeof *value);
   for (uint32_t i = 0; i < entry->n_in; i++) {
     const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
-    for (uint32_t r = 0; r < t->rank; r++) value[t->dim[r]] = in[i].dim[r];
+    for (uint32_t r = 0; in[i].host && r < t->rank; r++) value[t->dim[r]] = in[i].dim[r];
   }
   for (uint32_t d = 0; d < p->n_dim; d++) {
     const accel_plugin_dim *e = &p->dim[d];
@@ -108,18 +108,65 @@ static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plu
 
 /* ---- views ---- */
 
+static accel_status item_view(const accel_endpoint *ep, const accel__model_input *in, const accel__item *item,
+                              accel_plugin_view *view) {
+  if (!item->data && in->otherwise == ACCEL__DEFAULT_REQUIRED)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
+  if (!item->data) return ACCEL_OK; /* made by default_items, once the other inputs have given it a shape */
+  if (item->rank != view->rank)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected %u", ep->name, in->name, item->rank,
+                       view->rank);
+  uint64_t bytes = 4;
+  for (uint32_t r = 0; r < item->rank; r++) {
+    view->dim[r] = item->dim[r];
+    if (item->dim[r] < 1 || __builtin_mul_overflow(bytes, (uint64_t)item->dim[r], &bytes))
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s': dim %u is %lld", ep->name, in->name, r,
+                         (long long)item->dim[r]);
+  }
+  view->host = (void *)item->data;
+  view->capacity = bytes;
+  return ACCEL_OK;
+}
+
+/* Absent ITEM inputs: zeros or ones of the shape that the others give them. */
+static accel_status default_items(const accel_endpoint *ep, uint32_t index, const int64_t *dims, int32_t **owned,
+                                  accel_plugin_view *in) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel_plugin_entry *entry = &p->entry[index];
+  for (uint32_t i = 0; i < entry->n_in; i++) {
+    if (in[i].host) continue;
+    const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
+    const bool ones = ep->model->entries[index].inputs[i].otherwise == ACCEL__DEFAULT_ONES;
+    uint64_t n = 1;
+    for (uint32_t r = 0; r < t->rank; r++) {
+      in[i].dim[r] = dims[t->dim[r]];
+      if (in[i].dim[r] < 0 || __builtin_mul_overflow(n, (uint64_t)in[i].dim[r], &n) || n > SIZE_MAX / 8)
+        return accel__no_memory(SIZE_MAX);
+    }
+    owned[i] = calloc(n + 1, sizeof **owned);
+    if (!owned[i]) return accel__no_memory(n * sizeof **owned);
+    for (uint64_t k = 0; ones && k < n; k++) {
+      if (t->dtype == ACCEL_PLUGIN_F32)
+        ((float *)owned[i])[k] = 1.0f;
+      else
+        owned[i][k] = 1;
+    }
+    in[i].host = owned[i];
+    in[i].capacity = n * sizeof **owned;
+  }
+  return ACCEL_OK;
+}
+
 static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i, const accel__batch *batch,
                                int32_t **owned, accel_plugin_view *view) {
   const accel__model_input *in = &e->inputs[i];
   uint64_t tokens = accel__batch_tokens(batch, in->side);
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
+  if (in->kind == ACCEL__INPUT_ITEM) return item_view(ep, in, &batch->item[i], view);
   view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);
-  } else if (in->kind == ACCEL__INPUT_ITEM) {
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: input '%s': item inputs are not used by text models", ep->name,
-                       in->name);
   } else if (batch->value[i]) {
     ACCEL_TRY(check_range(ep, in, batch->value[i], tokens));
     view->host = (void *)batch->value[i];
@@ -209,6 +256,7 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
 
   for (uint32_t i = 0; i < e->n_in; i++) ACCEL_GOTO(input_view(ep, &ep->model->entries[entry], i, batch, &owned[i], &in[i]));
   ACCEL_GOTO(evaluate_dims(p, e, in, dims));
+  ACCEL_GOTO(default_items(ep, entry, dims, owned, in));
   ACCEL_GOTO(output_views(p, e, dims, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
   status = call_plugin(ep, entry, in, out);

@@ -30,6 +30,11 @@ typedef struct accel__activation {
   double then_alpha, then_beta;
 } accel__activation;
 
+/* Another spelling of tensor names: every `from` in a name becomes `to`.  A table ends with from == NULL. */
+typedef struct accel__rename {
+  const char *from, *to;
+} accel__rename;
+
 typedef struct accel__build {
   const accel__model_request *request;
   const accel__json_file *file; /* config.json */
@@ -39,9 +44,11 @@ typedef struct accel__build {
   accel__arena *arena;      /* the program's */
   const char *prefix;       /* of base-model tensors in head classes: "bert." */
   const char *other_prefix; /* one more that checkpoints of other origin carry; NULL none */
-  bool is_base, in_head;    /* class is the base class; names asked for now are the head's own (no prefix) */
-  accel__dim T, B;          /* token rows, sequences */
-  int32_t space;            /* ragged space of the tokens */
+  const char *scope; /* in front of every name, behind the prefix: the part being built ("vision_model."); NULL none */
+  const accel__rename *spelling[3]; /* tried in turn when a checkpoint has not the canonical name; NULL none */
+  bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
+  accel__dim T, B;                  /* token rows, sequences */
+  int32_t space;                    /* ragged space of the tokens */
   accel__tensor lengths, input_ids, token_type_ids, position_ids; /* [B], [T] ...; -1 absent */
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
@@ -114,6 +121,9 @@ accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uin
 /* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers' order. */
 void accel__add_tokens(accel__build *b, int64_t vocab);
 void accel__add_token_types(accel__build *b, int64_t types);
+/* An input handed on whole, [B, ...] of F32 or I32; its dims may be symbols of its own. */
+accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype, uint32_t rank,
+                              const accel__dim *dims, accel__input_default otherwise);
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset);
 
 /* ---- layers ---- */
@@ -150,6 +160,8 @@ typedef struct accel__attention {
   accel__tensor bias;
   int bias_kind; /* accel_plugin_bias */
   int64_t buckets, max_distance;
+  int64_t period;     /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
+  accel__tensor mask; /* int32 [rows of kv_space], 0 hides the key; -1 none */
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;

@@ -30,18 +30,48 @@ static bool find_spelling(const accel__build *b, char *name) {
   return false;
 }
 
+/* Every `from` of the table in `name` becomes `to`. */
+static void respell(const accel__rename *table, const char *name, char *out) {
+  char part[NAME_MAX_BYTES];
+  snprintf(out, NAME_MAX_BYTES, "%s", name);
+  for (const accel__rename *r = table; r->from != NULL; r++) {
+    size_t used = 0;
+    const char *rest = out;
+    for (const char *hit; (hit = strstr(rest, r->from)) != NULL; rest = hit + strlen(r->from))
+      used += (size_t)snprintf(part + used, sizeof part - used, "%.*s%s", (int)(hit - rest), rest, r->to);
+    if (rest == out) continue;
+    snprintf(part + used, sizeof part - used, "%s", rest);
+    memcpy(out, part, sizeof part);
+  }
+}
+
+/* `name` in `out`, as the checkpoint spells it; false when it has it under no known spelling. */
+static bool find_respelled(const accel__build *b, const char *prefix, const char *name, char *out) {
+  char full[NAME_MAX_BYTES];
+  snprintf(full, sizeof full, "%.100s%.*s", prefix, NAME_MAX_BYTES - 101, name);
+  snprintf(out, NAME_MAX_BYTES, "%s", full);
+  if (find_spelling(b, out)) return true;
+  for (size_t i = 0; i < sizeof b->spelling / sizeof *b->spelling; i++) {
+    if (b->spelling[i] == NULL) continue;
+    respell(b->spelling[i], full, out);
+    if (find_spelling(b, out)) return true;
+  }
+  return false;
+}
+
 /* Writes the checkpoint's name of a canonical one to out; false: not there, out holds the canonical spelling. */
-static bool resolve(const accel__build *b, const char *name, char *out) {
+static bool resolve(const accel__build *b, const char *unscoped, char *out) {
+  char name[NAME_MAX_BYTES];
+  snprintf(name, sizeof name, "%.60s%.*s", b->scope != NULL ? b->scope : "", NAME_MAX_BYTES - 61, unscoped);
   bool prefixed = !b->is_base && !b->in_head;
   if (b->request->checkpoint != NULL) {
     const char *form[3] = {prefixed ? b->prefix : "", prefixed ? "" : b->prefix,
                            b->other_prefix}; /* the class's own form first */
     for (int i = 0; i < 3 && form[i] != NULL; i++) {
-      snprintf(out, NAME_MAX_BYTES, "%s%s", form[i], name);
-      if (find_spelling(b, out)) return true;
+      if (find_respelled(b, form[i], name, out)) return true;
     }
   }
-  snprintf(out, NAME_MAX_BYTES, "%s%s", prefixed ? b->prefix : "", name);
+  snprintf(out, NAME_MAX_BYTES, "%.100s%.*s", prefixed ? b->prefix : "", NAME_MAX_BYTES - 101, name);
   return b->request->checkpoint == NULL;
 }
 
@@ -79,6 +109,13 @@ static void add_input(accel__build *b, const char *name, accel__tensor t, accel_
                       accel__input_default otherwise, int64_t max) {
   b->input[b->model->n_inputs++] =
       (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max};
+}
+
+accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype, uint32_t rank,
+                              const accel__dim *dims, accel__input_default otherwise) {
+  accel__tensor t = accel__input(b->p, name, dtype, -1, rank, dims);
+  add_input(b, name, t, ACCEL__INPUT_ITEM, otherwise, 0);
+  return t;
 }
 
 static accel__tensor token_input(accel__build *b, const char *name, int64_t max, accel__input_default otherwise) {
@@ -261,6 +298,7 @@ accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
                             .left = -1,
                             .right = -1,
                             .bias = -1,
+                            .mask = -1,
                             .q_space = b->space,
                             .kv_space = b->space,
                             .state = -1};
@@ -281,11 +319,13 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   if (how->right >= 0) attr[n++] = ACCEL_I(WINDOW_RIGHT, how->right);
   if (how->softcap > 0) attr[n++] = ACCEL_F(SOFTCAP, how->softcap);
   if (how->bias_kind != ACCEL_PLUGIN_BIAS_NONE) attr[n++] = ACCEL_I(BIAS_KIND, how->bias_kind);
+  if (how->period > 0) attr[n++] = ACCEL_I(BIAS_PERIOD, how->period);
   if (how->buckets > 0) attr[n++] = ACCEL_I(NUM_BUCKETS, how->buckets);
   if (how->max_distance > 0) attr[n++] = ACCEL_I(MAX_DISTANCE, how->max_distance);
   if (how->state >= 0 && how->state_static) attr[n++] = ACCEL_I(STATE_STATIC, 1);
   accel__with_state(b->p, how->state);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v, how->bias}, 4, attr, n, NULL, 1);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask}, 7, attr, n,
+                     NULL, 1);
 }
 
 accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,

@@ -36,12 +36,14 @@
 typedef enum accel__input_kind {
   ACCEL__INPUT_TOKENS,  /* [B,S] integers, packed by attention_mask to [T] int32 */
   ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
-  ACCEL__INPUT_ITEM     /* [B, ...] handed on as it is */
+  ACCEL__INPUT_ITEM /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
+                       of frames */
 } accel__input_kind;
 /* What an absent optional argument becomes, evaluated on the padded [B,S] before packing, as the class's forward does it. */
 typedef enum accel__input_default {
   ACCEL__DEFAULT_REQUIRED,
   ACCEL__DEFAULT_ZEROS,
+  ACCEL__DEFAULT_ONES,        /* ITEM: of the shape that the other inputs give it (masks) */
   ACCEL__DEFAULT_ARANGE,      /* 0 .. S-1 in each row, padding counted */
   ACCEL__DEFAULT_ROBERTA,     /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
   ACCEL__DEFAULT_MASK_CUMSUM, /* cumsum(attention_mask) - 1, at least 0 */
@@ -53,7 +55,7 @@ typedef struct accel__model_input {
   accel__tensor tensor; /* the program's input */
   accel__input_kind kind;
   accel__input_default otherwise;
-  int64_t max;   /* TOKENS: values must be in [0, max) */
+  int64_t max;   /* TOKENS: values must be in [0, max); 0: any */
   uint32_t side; /* 0: rows of input_ids under attention_mask; 1: rows of decoder_input_ids under decoder_attention_mask */
 } accel__model_input;
 typedef struct accel__model_output {
@@ -113,6 +115,8 @@ typedef struct accel__model {
   uint32_t n_inputs;
   const accel__model_output *outputs; /* [n_outputs] of entry "forward" */
   uint32_t n_outputs;
+  const char *const
+      *args; /* NULL-terminated: further arguments of forward that the program obeys whatever they are; NULL: none */
   const accel__model_entry *entries; /* [n_entries] */
   uint32_t n_entries;
   /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the architecture's own */

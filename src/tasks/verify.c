@@ -39,7 +39,7 @@ static accel_status add_input(accel__arena *arena, golden *g, const accel__tenso
 }
 
 /* Arguments that change nothing here; others are usage errors by name. */
-static accel_status check_args(const golden *g) {
+static accel_status check_args(const golden *g, const accel__model *model) {
   static const char *const harmless[] = {"return_dict", "output_hidden_states", "use_cache"};
   const char *text = accel__checkpoint_metadata(g->file, "args");
   accel__json_file args = {0};
@@ -50,9 +50,10 @@ static accel_status check_args(const golden *g) {
     bool known = false;
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
       known |= item->string && !strcmp(item->string, harmless[i]);
+    for (const char *const *own = model->args; own && *own; own++) known |= item->string && !strcmp(item->string, *own);
     if (!known && status == ACCEL_OK)
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: metadata args: '%s' is not supported", g->path,
-                           item->string ? item->string : "?");
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: metadata args: '%s' is not supported by %s", g->path,
+                           item->string ? item->string : "?", model->architecture);
   }
   accel__json_free(&args);
   return status;
@@ -64,7 +65,6 @@ static accel_status read_golden(const char *path, accel__arena *arena, golden *g
   const char *mode = accel__checkpoint_metadata(g->file, "mode");
   if (mode && strcmp(mode, "forward"))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: metadata mode '%s' is not supported yet; known: forward", path, mode);
-  ACCEL_TRY(check_args(g));
   uint32_t all = accel__checkpoint_count(g->file);
   g->inputs.item = accel__arena_array(arena, all, sizeof *g->inputs.item);
   g->names = accel__arena_array(arena, all, sizeof *g->names);
@@ -186,6 +186,7 @@ accel_status accel__verify(accel *ctx, const char *model, const accel_init_param
   if (!report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(read_golden(path, &arena, &g));
   ACCEL_GOTO(accel__open(ctx, model, how, &ep));
+  ACCEL_GOTO(check_args(&g, ep->model));
   ACCEL_GOTO(fill_report(ep, &g, report));
   *out = report;
   report = NULL;

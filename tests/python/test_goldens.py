@@ -1,6 +1,7 @@
-"""`accel verify` on the golden of every encoder and head (tests/fixtures/models/goldens.list), on each device given in ACCEL_TEST_DEVICES (default: cpu
+"""`accel verify` on the golden of every encoder and head (tests/fixtures/models/goldens*.list), on each device given in ACCEL_TEST_DEVICES (default: cpu
 and reference, as far as they are built), and batch invariance: a batch of 3 with padding equals three singles.  All at every precision.
 """
+import glob
 import json
 import os
 import struct
@@ -16,8 +17,11 @@ DEVICES = os.environ.get("ACCEL_TEST_DEVICES", "cpu reference").split()
 PRECISIONS = "fp16 bf16 int8 fp8 int4 uint4 fp4".split()
 
 def goldens():
-    with open(os.path.join(MODELS, "goldens.list")) as f:
-        return [line.split() for line in f if line.strip() and not line.startswith("#")]
+    lines = []
+    for path in sorted(glob.glob(os.path.join(MODELS, "goldens*.list"))):
+        with open(path) as f:
+            lines += [line.split() for line in f if line.strip() and not line.startswith("#")]
+    return lines
 
 
 def verify(model, golden, device, architecture):

@@ -54,16 +54,19 @@ static void test_every_class(void **state) {
     snprintf(config, sizeof config,
              "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,\"relative_attention\":true,"
+             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,"
+             "\"relative_attention\":true,"
              "\"pos_att_type\":[\"c2p\",\"p2c\"]}",
              names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
     assert_string_equal(m->architecture, names[i]);
-    assert_true(m->n_inputs >= 3 && m->n_outputs >= 2);
-    assert_string_equal(m->inputs[0].name, "lengths");
-    assert_string_equal(m->inputs[1].name, "input_ids");
-    assert_int_equal(m->hidden_size, 12);
+    assert_true(m->n_inputs >= 1 && m->n_outputs >= 1);
+    if (strcmp(m->inputs[0].name, "lengths") == 0) { /* text: packed rows */
+      assert_true(m->n_inputs >= 3 && m->n_outputs >= 2);
+      assert_string_equal(m->inputs[1].name, "input_ids");
+      assert_int_equal(m->hidden_size, 12);
+    }
     assert_non_null(m->task);
     accel__model_free(&m);
     assert_null(m);

@@ -1,4 +1,4 @@
-/* models_goldens_test.c - every line of fixtures/models/goldens.list through the whole library, on the reference plugin and
+/* models_goldens_test.c - every line of fixtures/models/goldens*.list through the whole library, on the reference plugin and
  * on the CPU plugin: directory, golden file and class give the numbers that transformers gives, within accel verify's bounds
  * at fp32. */
 #include <setjmp.h>
@@ -36,9 +36,8 @@ static bool verify_line(accel *ctx, const char *device, const char *directory, c
   return passed;
 }
 
-static void verify_list(const char *device) {
-  FILE *list = fopen(MODELS "/goldens.list", "r");
-  assert_non_null(list);
+static void verify_lists(const char *device) {
+  static const char *const lists[] = {"goldens.list", "goldens_vision.list", "goldens_audio.list"};
   accel_params params = accel_params_default();
   params.plugin_path = ACCEL_TEST_BUILD "/lib/accel/0";
   params.threads = 1;
@@ -46,11 +45,17 @@ static void verify_list(const char *device) {
   assert_int_equal(accel_create(&params, &ctx), ACCEL_OK);
   char directory[128], golden[160], class_name[96];
   uint32_t lines = 0, failed = 0;
-  while (fscanf(list, "%127s %159s %95s", directory, golden, class_name) == 3) {
-    lines++;
-    failed += !verify_line(ctx, device, directory, golden, class_name);
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", MODELS, lists[i]);
+    FILE *list = fopen(path, "r");
+    if (list == NULL) fail_msg("no %s", path);
+    while (fscanf(list, "%127s %159s %95s", directory, golden, class_name) == 3) {
+      lines++;
+      failed += !verify_line(ctx, device, directory, golden, class_name);
+    }
+    fclose(list);
   }
-  fclose(list);
   accel_destroy(&ctx);
   print_message("%s: %u of %u goldens pass\n", device, lines - failed, lines);
   assert_true(lines > 100);
@@ -59,13 +64,13 @@ static void verify_list(const char *device) {
 
 static void test_reference(void **state) {
   (void)state;
-  verify_list("reference");
+  verify_lists("reference");
 }
 
 static void test_cpu(void **state) {
   (void)state;
   if (access(ACCEL_TEST_BUILD "/lib/accel/0/libaccel_cpu.so", R_OK) != 0) skip(); /* not built */
-  verify_list("cpu");
+  verify_lists("cpu");
 }
 
 int main(void) {

@@ -1,0 +1,289 @@
+/* vision.c - layers that models of images and sounds share. */
+#include "models/vision.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_BYTES = 320 };
+
+#define FORMAT_NAME(name)                       \
+  char name[NAME_BYTES];                        \
+  do {                                          \
+    va_list args;                               \
+    va_start(args, format);                     \
+    vsnprintf(name, sizeof name, format, args); \
+    va_end(args);                               \
+  } while (0)
+
+/* ---- config ---- */
+
+accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min, int64_t max, int64_t *io) {
+  const accel__json *list = NULL;
+  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
+  if (list == NULL) return ACCEL_OK;
+  if (cJSON_GetArraySize(list) != n)
+    return accel__refuse(b, "field '%s' has %d entries, expected %lld", key, cJSON_GetArraySize(list), (long long)n);
+  int64_t i = 0;
+  ACCEL_JSON_EACH(item, list) {
+    double v = cJSON_IsNumber(item) ? item->valuedouble : NAN;
+    if (!(v >= (double)min && v <= (double)max) || v != floor(v))
+      return accel__refuse(b, "field '%s': entry %lld is no integer from %lld to %lld", key, (long long)i, (long long)min,
+                           (long long)max);
+    io[i++] = (int64_t)v;
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__read_size2(const accel__build *b, const char *key, int64_t min, int64_t max, accel__size2 *io) {
+  const accel__json *value = accel__json_get(b->config, key);
+  int64_t both[2] = {io->h, io->w};
+  if (value != NULL && cJSON_IsArray(value)) {
+    ACCEL_TRY(accel__read_ints(b, key, 2, min, max, both));
+  } else {
+    ACCEL_TRY(accel__json_int(b->file, b->config, key, min, max, &both[0]));
+    if (value != NULL && !cJSON_IsNull(value)) both[1] = both[0];
+  }
+  *io = (accel__size2){.h = both[0], .w = both[1]};
+  return ACCEL_OK;
+}
+
+accel_status accel__enter_config(accel__build *b, const char *key) {
+  static const accel__json empty = {.type = cJSON_Object};
+  b->config = b->file->root;
+  if (key == NULL) return ACCEL_OK;
+  const accel__json *inner = NULL;
+  ACCEL_TRY(accel__json_object(b->file, b->config, key, &inner));
+  b->config = inner != NULL ? inner : &empty;
+  return ACCEL_OK;
+}
+
+/* ---- tensors ---- */
+
+accel__dim accel__times(accel__build *b, accel__dim a, accel__dim c) {
+  return accel__dim_op(b->p, ACCEL_PLUGIN_DIM_MUL, a, c);
+}
+
+accel__tensor accel__add_pixels(accel__build *b, int64_t channels, const accel__size2 *size) {
+  b->B = accel__symbol(b->p, b->input_ids >= 0 ? "images" : "B", 1, 0, 1);
+  accel__dim dims[4] = {b->B, accel__const_dim(b->p, channels)};
+  dims[2] = size != NULL ? accel__const_dim(b->p, size->h) : accel__symbol(b->p, "H", 1, ACCEL__MAX_WIDTH, 224);
+  dims[3] = size != NULL ? accel__const_dim(b->p, size->w) : accel__symbol(b->p, "W", 1, ACCEL__MAX_WIDTH, 224);
+  return accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
+}
+
+accel__tensor accel__table(accel__build *b, uint32_t rank, const int64_t *dims, const char *name) {
+  return accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, rank, dims, name);
+}
+
+/* One convolution node with weights already there. */
+static accel__tensor convolve(accel__build *b, accel__tensor x, const accel__conv *c, accel__tensor w, accel__tensor bias) {
+  int64_t stride[2] = {c->stride.h > 0 ? c->stride.h : 1, c->stride.w > 0 ? c->stride.w : 1};
+  int64_t dilation[2] = {c->dilation.h > 0 ? c->dilation.h : 1, c->dilation.w > 0 ? c->dilation.w : 1};
+  int64_t pads[4] = {c->pad.h, c->pad.w, c->pad.h, c->pad.w};
+  bool fused = c->act != NULL && c->act->then == 0;
+  accel__attr attr[6] = {ACCEL_IV(STRIDE, stride, 2), ACCEL_IV(PADS, pads, 4), ACCEL_IV(DILATION, dilation, 2),
+                         ACCEL_I(GROUPS, c->groups > 0 ? c->groups : 1)};
+  uint32_t n = 4;
+  if (fused) attr[n++] = ACCEL_I(ACT, c->act->act);
+  if (fused && c->act->alpha != 0) attr[n++] = ACCEL_F(ACT_ALPHA, c->act->alpha);
+  accel__tensor in[4] = {x, w, bias, c->residual > 0 ? c->residual : -1};
+  accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, in, 4, attr, n, NULL, 1);
+  return c->act != NULL && !fused ? accel__activate(b, y, c->act) : y;
+}
+
+static int64_t channels_of(accel__build *b, accel__tensor x) {
+  int64_t n = 0;
+  return accel__dim_value(b->p, accel__tensor_dim(b->p, x, 1), &n) ? n : 0;
+}
+
+accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv *c, const char *format, ...) {
+  FORMAT_NAME(name);
+  char full[NAME_BYTES + 16];
+  int64_t groups = c->groups > 0 ? c->groups : 1, dims[4] = {c->out, channels_of(b, x) / groups, c->kernel.h, c->kernel.w};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 4, dims, full), bias = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (c->bias) bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->out, full);
+  return convolve(b, x, c, w, bias);
+}
+
+accel__tensor accel__transpose(accel__build *b, accel__tensor x, uint32_t rank, const int64_t *perm) {
+  accel__attr attr = ACCEL_IV(PERM, perm, rank);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_TRANSPOSE, &x, 1, &attr, 1, NULL, 1);
+}
+
+accel__tensor accel__planes_to_items(accel__build *b, accel__tensor x) {
+  if (x < 0) return -1;
+  accel__dim n = accel__times(b, accel__tensor_dim(b->p, x, 2), accel__tensor_dim(b->p, x, 3));
+  x = accel__reshape(b->p, x, 3, (accel__dim[]){accel__tensor_dim(b->p, x, 0), accel__tensor_dim(b->p, x, 1), n});
+  return accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+}
+
+accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char *space) {
+  if (x < 0) return -1;
+  accel__dim items = accel__tensor_dim(b->p, x, 0), n = accel__tensor_dim(b->p, x, 1);
+  b->space = accel__space_fixed(b->p, space, n, items);
+  return accel__reshape(b->p, x, 2, (accel__dim[]){accel__times(b, items, n), accel__tensor_dim(b->p, x, 2)});
+}
+
+accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item) {
+  if (x < 0) return -1;
+  return accel__reshape(b->p, x, 3, (accel__dim[]){b->B, per_item, accel__tensor_dim(b->p, x, 1)});
+}
+
+accel__tensor accel__repeat(accel__build *b, accel__tensor table, accel__dim items) {
+  if (table < 0) return -1;
+  int64_t dims[3] = {items, accel__tensor_dim(b->p, table, 1), accel__tensor_dim(b->p, table, 2)};
+  accel__attr attr = ACCEL_D(SHAPE, dims, 3);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_BROADCAST, &table, 1, &attr, 1, NULL, 1);
+}
+
+accel__tensor accel__concat(accel__build *b, int64_t axis, uint32_t n, const accel__tensor *parts) {
+  accel__attr attr = ACCEL_I(AXIS, axis);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_CONCAT, parts, n, &attr, 1, NULL, 1);
+}
+
+accel__tensor accel__slice_dims(accel__build *b, accel__tensor x, int64_t axis, accel__dim start, accel__dim end) {
+  int64_t from = start, to = end;
+  accel__attr attr[] = {ACCEL_I(AXIS, axis), ACCEL_D(START, &from, 1), ACCEL_D(END, &to, 1)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_SLICE, &x, 1, attr, 3, NULL, 1);
+}
+
+accel__tensor accel__resize_grid(accel__build *b, const accel__grid_table *t, accel__dim to_h, accel__dim to_w) {
+  int64_t h, w, n = t->grid.h * t->grid.w;
+  if (accel__dim_value(b->p, to_h, &h) && accel__dim_value(b->p, to_w, &w) && h == t->grid.h && w == t->grid.w)
+    return t->table;
+  if (t->table < 0) return -1;
+  accel__dim one = accel__const_dim(b->p, 1), c = accel__tensor_dim(b->p, t->table, 2), size[2] = {to_h, to_w};
+  accel__tensor x = accel__slice(b->p, t->table, 1, t->before, t->before + n); /* [1,n,C] */
+  x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+  x = accel__reshape(b->p, x, 4,
+                     (accel__dim[]){one, c, accel__const_dim(b->p, t->grid.h), accel__const_dim(b->p, t->grid.w)});
+  int64_t shape[2] = {size[0], size[1]};
+  accel__attr attr[] = {ACCEL_I(KIND, t->kind != 0 ? t->kind : ACCEL_PLUGIN_RESIZE_CUBIC), ACCEL_D(SHAPE, shape, 2),
+                        ACCEL_I(ANTIALIAS, t->antialias)};
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_RESIZE, &x, 1, attr, 3, NULL, 1);
+  accel__tensor part[3];
+  uint32_t parts = 0;
+  if (t->before > 0) part[parts++] = accel__slice(b->p, t->table, 1, 0, t->before);
+  part[parts++] = accel__planes_to_items(b, x);
+  if (t->after > 0) part[parts++] = accel__slice(b->p, t->table, 1, t->before + n, t->before + n + t->after);
+  return parts == 1 ? part[0] : accel__concat(b, 1, parts, part);
+}
+
+accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim per_item, int64_t at) {
+  if (at == 0) return accel__first_rows(b, x);
+  x = accel__slice(b->p, accel__rows_to_items(b, x, per_item), 1, at, at + 1);
+  return x < 0 ? -1 : accel__reshape(b->p, x, 2, (accel__dim[]){b->B, accel__tensor_dim(b->p, x, 2)});
+}
+
+/* ---- blocks ---- */
+
+/* y scaled by <path>.<name> [C], if any, plus x. */
+static accel__tensor add_scaled(accel__build *b, accel__tensor x, accel__tensor y, const char *path, const char *name) {
+  char full[NAME_BYTES + 64];
+  int64_t n = accel__columns(b, x);
+  snprintf(full, sizeof full, "%s.%s", path, name);
+  y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, accel__table(b, 1, &n, full));
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, x);
+}
+
+static accel__tensor projection(accel__build *b, const accel__block *c, accel__tensor x, const char *path, uint32_t part) {
+  const char *const name[3] = {c->q, c->k, c->v};
+  int64_t width = c->head_dim > 0 ? c->head_dim * c->heads : c->hidden;
+  if (c->k == NULL) return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "%s.%s", path, c->q);
+  return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "%s.%s", path, name[part]);
+}
+
+accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...) {
+  FORMAT_NAME(path);
+  accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm1);
+  accel__tensor q = projection(b, c, y, path, 0), k = projection(b, c, y, path, 1), v = projection(b, c, y, path, 2);
+  accel__attention a = accel__attention_of(b, c->heads);
+  a.scale = c->scale;
+  a.causal = c->causal;
+  if (c->mask > 0) a.mask = c->mask;
+  y = accel__attend(b, q, k, v, &a);
+  y = accel__dense_layer(b, y, c->hidden, c->o_bias, c->scale1 == NULL ? x : -1, NULL, "%s.%s", path, c->o);
+  x = c->scale1 == NULL ? y : add_scaled(b, x, y, path, c->scale1);
+  y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm2);
+  if (c->gate != NULL)
+    y = accel__gated_layer(b, y, c->inner, true, &c->act, path, c->gate, c->up);
+  else
+    y = accel__dense_layer(b, y, c->inner, true, -1, &c->act, "%s.%s", path, c->up);
+  y = accel__dense_layer(b, y, c->hidden, true, c->scale2 == NULL ? x : -1, NULL, "%s.%s", path, c->down);
+  return c->scale2 == NULL ? y : add_scaled(b, x, y, path, c->scale2);
+}
+
+/* ---- outputs ---- */
+
+void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked) {
+  accel__add_output(b, name, accel__rows_to_items(b, rows, per_item), asked, false);
+}
+
+void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_item) {
+  accel__add_hidden(b, accel__rows_to_items(b, rows, per_item));
+}
+
+/* ---- batch norm folded into the convolution before it ---- */
+
+typedef struct folded {
+  double eps;
+  int64_t channels, weights; /* elements that the folded bias and weight have room for */
+} folded;
+
+/* parts: w [O,..], gamma [O], running_var [O] -> w gamma / sqrt(var + eps) */
+static accel_status fold_weight(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const folded *f = user;
+  if (parts != 3 || n[0] != f->weights || n[1] != f->channels || n[2] != n[1])
+    return accel__fail(ACCEL_ERROR_FORMAT, "batch norm of %lld channels behind a convolution of %lld weights",
+                       (long long)n[1], (long long)n[0]);
+  const int64_t each = n[0] / n[1];
+  for (int64_t o = 0; o < n[1]; o++) {
+    const double factor = (double)part[1][o] / sqrt((double)part[2][o] + f->eps);
+    for (int64_t i = 0; i < each; i++) out[o * each + i] = (float)((double)part[0][o * each + i] * factor);
+  }
+  return ACCEL_OK;
+}
+
+/* parts: beta, running_mean, gamma, running_var, all [O] -> beta - mean gamma / sqrt(var + eps) */
+static accel_status fold_bias(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const folded *f = user;
+  if (parts != 4 || n[0] != f->channels || n[1] != n[0] || n[2] != n[0] || n[3] != n[0])
+    return accel__fail(ACCEL_ERROR_FORMAT, "a batch norm's weight, bias, mean and variance differ in size");
+  for (int64_t o = 0; o < n[0]; o++)
+    out[o] = (float)((double)part[0][o] - (double)part[1][o] * (double)part[2][o] / sqrt((double)part[3][o] + f->eps));
+  return ACCEL_OK;
+}
+
+accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
+                                 const char *norm) {
+  int64_t groups = c->groups > 0 ? c->groups : 1;
+  folded *f = accel__arena_alloc(b->arena, sizeof *f);
+  if (f == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  *f =
+      (folded){.eps = eps, .channels = c->out, .weights = c->out * (channels_of(b, x) / groups) * c->kernel.h * c->kernel.w};
+  const char *w = accel__resolve(b, "%s.weight", conv), *gamma = accel__resolve(b, "%s.weight", norm);
+  const char *var = accel__resolve(b, "%s.running_var", norm), *mean = accel__resolve(b, "%s.running_mean", norm);
+  accel__weight_spec weight = {.name = accel__arena_printf(b->arena, "%s.folded", w),
+                               .use = ACCEL_PLUGIN_USE_CONV,
+                               .rank = 4,
+                               .dim = {c->out, channels_of(b, x) / groups, c->kernel.h, c->kernel.w},
+                               .parts = {w, gamma, var},
+                               .n_parts = 3,
+                               .derive = fold_weight,
+                               .derive_user = f};
+  accel__weight_spec bias = {.name = accel__arena_printf(b->arena, "%s.folded.bias", w),
+                             .use = ACCEL_PLUGIN_USE_PLAIN,
+                             .rank = 1,
+                             .dim = {c->out},
+                             .parts = {accel__resolve(b, "%s.bias", norm), mean, gamma, var},
+                             .n_parts = 4,
+                             .derive = fold_bias,
+                             .derive_user = f};
+  if (weight.name == NULL || bias.name == NULL)
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  return convolve(b, x, c, accel__weight(b->p, &weight), accel__weight(b->p, &bias));
+}

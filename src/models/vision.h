@@ -1,0 +1,83 @@
+/* vision.h - what models of images and sounds share: sizes, convolutions, patches and their positions, rows of a fixed
+ * number per item, pre-norm transformer blocks.
+ *
+ * Pictures are [B,C,H,W] (planes) or [B*H*W, C] (rows) in a fixed row space of H*W rows per item.
+ */
+#ifndef ACCEL_MODELS_VISION_H
+#define ACCEL_MODELS_VISION_H
+
+#include "models/common.h"
+
+typedef struct accel__size2 {
+  int64_t h, w;
+} accel__size2;
+/* A field that is one number or [height, width]; left as it is when absent. */
+accel_status accel__read_size2(const accel__build *b, const char *key, int64_t min, int64_t max, accel__size2 *io);
+/* A field of integers [n]; left as they are when it is absent, refused when it has not n entries within [min, max]. */
+accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min, int64_t max, int64_t *io);
+/* Reads further fields from the object `key` of the config, {} when it is absent (NULL: back to the root). */
+accel_status accel__enter_config(accel__build *b, const char *key);
+
+/* ---- tensors ---- */
+accel__dim accel__times(accel__build *b, accel__dim a, accel__dim c);
+/* "pixel_values" [B,C,H,W]; size NULL: any height and width. Sets b->B (a symbol "images" when tokens came first: pictures
+ * need not be as many). */
+accel__tensor accel__add_pixels(accel__build *b, int64_t channels, const accel__size2 *size);
+/* A weight that is a plain tensor (class token, position table), in the checkpoint's own shape. */
+accel__tensor accel__table(accel__build *b, uint32_t rank, const int64_t *dims, const char *name);
+typedef struct accel__conv {
+  int64_t out;                                /* channels */
+  accel__size2 kernel, stride, pad, dilation; /* stride and dilation 0: 1 */
+  int64_t groups;                             /* 0: 1 */
+  bool bias;
+  const accel__activation *act; /* NULL none */
+  accel__tensor residual;       /* like the result, added before act; 0: none (tensor 0 is an input) */
+} accel__conv;
+/* <name>.weight [out, in/groups, kh, kw], <name>.bias; x [B,C,H,W]. */
+accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv *c, const char *format, ...)
+    ACCEL_PRINTF(4, 5);
+accel__tensor accel__transpose(accel__build *b, accel__tensor x, uint32_t rank, const int64_t *perm);
+accel__tensor accel__planes_to_items(accel__build *b, accel__tensor x); /* [B,C,H,W] -> [B,H*W,C] */
+/* [B,S,C] -> [B*S,C], rows of a new fixed space of S per item, which becomes b->space. */
+accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char *space);
+accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item); /* [B*S,C] -> [B,S,C], B = b->B */
+/* `table` [1,n,C] repeated for each item: [B,n,C]. */
+accel__tensor accel__repeat(accel__build *b, accel__tensor table, accel__dim items);
+accel__tensor accel__concat(accel__build *b, int64_t axis, uint32_t n, const accel__tensor *parts);
+accel__tensor accel__slice_dims(accel__build *b, accel__tensor x, int64_t axis, accel__dim start, accel__dim end);
+/* The position table [1, before + h*w + after, C] whose middle is a grid, resized to [to_h, to_w] (cubic): [1, .., C]. */
+typedef struct accel__grid_table {
+  accel__tensor table;
+  int64_t before, after;
+  accel__size2 grid;
+  bool antialias;
+  int kind; /* accel_plugin_resize */
+} accel__grid_table;
+accel__tensor accel__resize_grid(accel__build *b, const accel__grid_table *t, accel__dim to_h, accel__dim to_w);
+/* Row `at` of each item of x [B*S,C]: [B,C]. */
+accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim per_item, int64_t at);
+
+/* ---- pre-norm blocks: x += attention(norm(x)); x += mlp(norm(x)) ---- */
+typedef struct accel__block {
+  const char *q, *k, *v, *o, *norm1, *norm2, *up, *down; /* names below the layer's path; k NULL: q is fused [3C,C] */
+  int64_t hidden, heads, inner, head_dim;                /* head_dim 0: hidden / heads */
+  double eps, scale;
+  bool qkv_bias, o_bias, causal;
+  accel__activation act;
+  const char *gate;            /* SwiGLU: act(gate) * up; NULL: act(up) */
+  const char *scale1, *scale2; /* layer scale: names of [C] factors; NULL none */
+  accel__tensor mask;          /* of keys; 0 none */
+} accel__block;
+accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...)
+    ACCEL_PRINTF(4, 5);
+
+/* "last_hidden_state" and the like from rows: [B,S,C] of b->B items */
+void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked);
+void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_item); /* the next hidden_states.N */
+
+/* ---- weights computed on load ---- */
+/* Convolution with the batch norm behind it folded in: <conv>.weight, <norm>.weight, .bias, .running_mean, .running_var. */
+accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
+                                 const char *norm);
+
+#endif
