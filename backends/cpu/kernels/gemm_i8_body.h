@@ -8,32 +8,45 @@
 
 enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before a block's codes */
 
+/* The tile stays where it is: compilers else keep a second copy of it on the stack. */
+#define TILE_STAYS() __asm__ volatile("" ::: "memory")
+
+/* One block of a tile: t += x_scale (factor sum_k(code_x code_w) - x_zero sum); sum[i] of row i. */
+V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const float *scale,
+                        int64_t ldx, int64_t blocks, float *tile) {
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    const float *at = (const float *)(const void *)((const char *)scale + i * ldx);
+    const vf s = v_set(at[0]), z = v_set(at[blocks]);
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      float *t = tile + i * GEMM_COLS + j * V;
+      const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
+               value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
+      v_store(t, v_fma(s, value, v_load(t)));
+    }
+  }
+}
+
 /* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
  *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w). */
 V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead,
                        int64_t ahead_step) {
-  const int64_t block = cpu_x_block(DOT_X), blocks = cpu_x_blocks(DOT_X, g->k),
+  const int64_t block = cpu_x_block(DOT_X), blocks = cpu_x_blocks(DOT_X, g->k), ldx = g->ldx,
                 codes = (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
-  const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
+  const uint8_t *x = (const uint8_t *)g->x + row * ldx;
+  const float *scale = (const float *)(const void *)(x + codes);
   const char *w = panel;
-  for (int64_t i = 0; i < rows * GEMM_COLS; i += V) v_store(tile + i, v_zero());
-  for (int64_t b = 0; b < blocks; b++, x += block) {
-    const int64_t k = g->k - b * block < block ? g->k - b * block : block, steps = (k + 15) / 16 * 4;
-    const float *factors = (const float *)(const void *)w, *sums = factors + GEMM_COLS;
+  MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
+  TILE_STAYS();
+  for (int64_t b = 0, left = g->k; b < blocks; b++, x += block, left -= block) {
+    const int64_t k = left < block ? left : block, steps = (k + 15) / 16 * 4;
+    const float *factors = (const float *)(const void *)w;
     dot_sums sum;
     w += HEAD;
-    dot_rows(rows, dot_chains(rows), ROUND, steps, x, g->ldx, w, ahead, ahead_step, sum);
+    dot_rows(rows, dot_chains(rows), ROUND, steps, x, ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {
-      const float *scale = (const float *)(const void *)((const uint8_t *)g->x + (row + i) * g->ldx + codes);
-      const vf s = v_set(scale[b]), z = v_set(scale[blocks + b]);
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-        float *t = tile + i * GEMM_COLS + j * V;
-        const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS]));
-        v_store(t, v_fma(s, v_fnma(z, v_load(sums + j * V), dot), v_load(t)));
-      }
-    }
+    add_block(rows, sum, factors, scale + b, ldx, blocks, tile);
+    TILE_STAYS();
   }
 }
 
