@@ -4,15 +4,20 @@
  *   kit (program, plan, sessions)  ->  gpu (op -> dispatches, weights, memory, constants of a run)  ->  gpu_api of opencl/,
  *   vulkan/ or hip/ (memory, kernels, queues)
  *
- * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2 at
- * run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
- * kernels.def lists them.  A kernel that only one API has (packed panels for OpenCL's CPU devices, matrix cores) is one more
- * line with that API's name.
+ * This header is the seam between the two lower layers: what an API layer needs to see.  What ops see is in ops.h.
+ *
+ * Kernels are written once, in the dialect of dialect/README.md, and compiled for each API from the same text: OpenCL C 1.2
+ * at run time, GLSL to SPIR-V at build, HIP and CUDA device code at build or by hiprtc / NVRTC, plain C++ for the emulator.
+ * kernels.def lists them; embed.cmake runs the preprocessor over every line of it.  A kernel that only one API has (packed
+ * panels for OpenCL's CPU devices, matrix cores) is one more line with that API's name.
  *
  * Every activation is fp32 in device memory; weights keep the format they are given in (weights.c).  A kernel addresses its
- * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are bound
- * as panels of rows, larger activations are cut by rows.  Nothing here depends on sub-group width, 8- or 16-bit storage, or
- * device pointers: variants that use them are chosen by gpu_limits.
+ * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
+ * bound as panels of rows, larger activations are cut by rows.  Nothing here depends on sub-group width, 8- or 16-bit
+ * storage, or device pointers: variants that use them are chosen by gpu_limits.
+ *
+ * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
+ * gpu_plugin_api`, and its kernels' text or binaries.  plugin.c makes the plugin's table of it.
  */
 #ifndef ACCEL_GPU_H
 #define ACCEL_GPU_H
@@ -21,21 +26,22 @@
 
 enum {
   GPU_BINDINGS = 16, /* buffers of one kernel, at most */
-  GPU_PARAMS = 128   /* bytes of parameters: Vulkan promises no more push constants */
+  GPU_PARAMS = 128, /* bytes: 4 for each buffer's first element and the parameters; Vulkan promises no more push constants */
+  GPU_UPDATE = 65536 /* bytes of one gpu_api.update, at most */
 };
 
 /* What a device can do.  Filled by gpu_api.open. */
 typedef struct gpu_limits {
-  uint64_t binding;   /* largest range of one binding, bytes (Vulkan: maxStorageBufferRange) */
-  uint64_t buffer;    /* largest single allocation, bytes (OpenCL: CL_DEVICE_MAX_MEM_ALLOC_SIZE) */
-  uint64_t align;     /* offsets of bindings are multiples of it: a power of two, at least 16 */
+  uint64_t binding;   /* largest range of one binding, bytes (Vulkan: maxStorageBufferRange less its offset alignment) */
+  uint64_t buffer;    /* largest single allocation, bytes (OpenCL: CL_DEVICE_MAX_MEM_ALLOC_SIZE); at most 8 GiB */
+  uint64_t align;     /* parts of one allocation begin at multiples of it: a power of two, at least 16 */
   uint64_t memory;    /* what may be allocated in all, bytes; 0: unknown */
   uint32_t groups[3]; /* workgroups of a dispatch along each axis */
-  uint32_t local_size, local_bytes; /* invocations and shared memory of a workgroup */
-  uint32_t wave;      /* lanes that run together; 1 on CPU devices */
-  uint32_t units;     /* compute units, 0: unknown */
-  bool cpu;           /* a CPU behind the API: panel kernels, few barriers */
-  bool unified;       /* device memory is host memory */
+  uint32_t local_size, local_bytes;                   /* invocations and shared memory of a workgroup */
+  uint32_t wave;                                      /* lanes that run together; 1 on CPU devices */
+  uint32_t units;                                     /* compute units, 0: unknown */
+  bool cpu;                                           /* a CPU behind the API: panel kernels, few barriers */
+  bool unified;                                       /* device memory is host memory */
   bool fp16, storage16, storage8, int_dot, subgroups; /* optional kernels that need them may be chosen */
 } gpu_limits;
 
@@ -43,44 +49,56 @@ typedef struct gpu_device gpu_device; /* the API's, opened once per endpoint or 
 typedef struct gpu_buffer gpu_buffer; /* the API's: one allocation */
 typedef struct gpu_stream gpu_stream; /* the API's: the commands of one run, in order */
 
+/* Part of an allocation.  Any multiple of 4: an API that binds at coarser offsets binds from the multiple below and hands
+ * the kernel the elements between as AT's offset (dialect/README.md). */
 typedef struct gpu_binding {
   gpu_buffer *buffer;
-  uint64_t offset, bytes; /* offset a multiple of gpu_limits.align; bytes > 0 */
+  uint64_t offset, bytes; /* both multiples of 4; bytes > 0 */
 } gpu_binding;
 
 /* One kernel over a grid.  Commands of a stream behave as if each ended before the next began. */
 typedef struct gpu_dispatch {
-  uint32_t kernel;            /* gpu_kernel_id */
+  uint32_t kernel; /* gpu_kernel_id */
   uint32_t n_bind;
-  const gpu_binding *bind;    /* [n_bind], in the order of the kernel's BUFFERS */
-  const void *params;         /* the kernel's PARAMS: 32-bit words, native order */
-  uint32_t params_bytes;      /* multiple of 4, <= GPU_PARAMS */
-  uint32_t groups[3];         /* each >= 1 and within gpu_limits.groups */
-  uint32_t node;              /* program node: for errors and profiles */
+  const gpu_binding *bind; /* [n_bind], in the order of the kernel's BUFFERS */
+  const void *params;      /* the kernel's PARAMS: 32-bit words, native order */
+  uint32_t params_bytes;   /* that kernel's gpu_kernels[].params_bytes */
+  uint32_t groups[3];      /* each >= 1 and within gpu_limits.groups */
+  uint32_t node;           /* program node: for errors and profiles */
 } gpu_dispatch;
 
-/* What opencl/, vulkan/ and hip/ supply.  All return accel_plugin_rc with *error filled; nothing aborts or prints.  A device is
- * used from many threads at once, a stream from one.  Device loss: ACCEL_PLUGIN_E_DEVICE_LOST from then on. */
+/* What opencl/, vulkan/ and hip/ supply.  All return accel_plugin_rc with *error filled; nothing aborts or prints.  A device
+ * is used from many threads at once, a stream from one.  Device loss: ACCEL_PLUGIN_E_DEVICE_LOST from then on. */
 typedef struct gpu_api {
-  const char *name; /* "opencl", "vulkan", "hip" */
+  /* accel_plugin's own: devices with the reason for each that is not usable, memory of one. */
+  int32_t (*devices)(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
+                     accel_plugin_error *error);
+  int32_t (*memory)(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
   int32_t (*open)(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
                   accel_plugin_error *error);
   void (*close)(gpu_device *device);
-  /* NULL when the kernel can run there (compiled and self-tested, or not needed yet); else why not, for `supports`. */
-  const char *(*refused)(gpu_device *device, uint32_t kernel);
-  /* `host`: visible to the host at the same address for its life (staging), mapped at *mapped. */
-  int32_t (*alloc)(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error);
+  /* `host`: visible to the host at the same address for its life (staging), mapped at *mapped.  E_DEVICE_MEMORY when there
+   * is no room, with the bytes asked for. */
+  int32_t (*alloc)(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                   accel_plugin_error *error);
   void (*release)(gpu_device *device, gpu_buffer *buffer);
   /* Copies outside streams: done when the call returns. */
   int32_t (*write)(gpu_device *device, const gpu_binding *to, const void *from, accel_plugin_error *error);
   int32_t (*read)(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
-  /* A run: begin, any number of commands, end.  `end` waits, frees the stream and may tell the device's milliseconds; after a
-   * failed command it is called with abandon true: nothing more is started, what runs is waited for. */
-  int32_t (*begin)(gpu_device *device, gpu_stream **out, accel_plugin_error *error);
+  /* A run: begin, any number of commands, end.  `host` lends its cache for kernels built during the run and lives until end.
+   * `end` waits, frees the stream and may tell the device's milliseconds (*device_ms stays 0 otherwise); after a failed
+   * command it is called with abandon true: nothing more is started, what runs is waited for. */
+  int32_t (*begin)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
   int32_t (*dispatch)(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
   int32_t (*copy)(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
+  /* Copies at most GPU_UPDATE bytes of host memory, which may be reused when the call returns, in the order of the stream.
+   */
+  int32_t (*update)(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
   int32_t (*end)(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 } gpu_api;
+
+/* Each plugin defines this one. */
+extern const gpu_api gpu_plugin_api;
 
 /* ---- kernels: one line each in kernels.def ---- */
 
@@ -90,12 +108,11 @@ typedef enum gpu_kernel_id {
   GPU_KERNELS
 } gpu_kernel_id;
 
+/* Made by embed.cmake from the kernels' own lists, so that host and device agree. */
 typedef struct gpu_kernel {
-  const char *name;    /* entry point, file-scope name in every API */
-  const char *file;    /* kernels/<file>.k */
-  const char *defines; /* "-DX=1 ...": how this variant differs */
-  const char *only;    /* API it is for; "" all */
-  uint32_t local[3];   /* workgroup */
+  const char *name; /* entry point, file-scope name in every API */
+  const char *only; /* API it is for; "" all */
+  uint32_t local;   /* invocations of a workgroup, along x */
   uint32_t n_bind, params_bytes;
 } gpu_kernel;
 extern const gpu_kernel gpu_kernels[GPU_KERNELS];

@@ -51,6 +51,7 @@ typedef struct job {
   instance *inst;
   kit_plan *plan;
   kit_run_state *state;
+  void *device_run; /* of backend->begin */
   uint32_t n_in, n_out;
 } job;
 
@@ -405,7 +406,8 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
                      .rows = j->inst->rows,
                      .state = j->state,
                      .workspace_bytes = s->workspace_bytes,
-                     .host = j->host},
+                     .host = j->host,
+                     .run = j->device_run},
              launch[KIT_JOINED + 1];
   if (s->workspace_bytes) {
     like.workspace_buffer = j->inst->buffer;
@@ -507,16 +509,26 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
   return kit_session_begin(session, j->run.sequence, j->run.n_sequence, j->host, &j->state, error);
 }
 
+/* The launches, between begin and finish of a backend that has them. */
+static int32_t run_steps(job *j, accel_plugin_error *error) {
+  const accel_plugin_endpoint *e = j->endpoint;
+  const kit_begin begin = {.program = e->program, .entry = j->run.entry, .rows = j->inst->rows, .host = j->host};
+  int32_t rc = e->backend->begin ? e->backend->begin(e->self, &begin, &j->device_run, error) : ACCEL_PLUGIN_OK;
+  if (rc) return rc;
+  if (e->backend->alloc) rc = upload(j, error);
+  if (!rc) rc = walk(j, error);
+  if (!e->backend->finish) return rc;
+  int32_t end = e->backend->finish(e->self, j->device_run, !rc, &j->run.device_ms, rc ? NULL : error);
+  return rc ? rc : end;
+}
+
 static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error *error) {
   accel_plugin_endpoint *e = j->endpoint;
   int32_t rc = scratch_grow(e, j->inst, j->plan->scratch, j->host, error);
   if (!rc) rc = room_for(j->inst, j->plan->widest, error);
   if (!rc) rc = make_rows(j, error);
   if (!rc) rc = begin_state(j, session, error);
-  if (!rc && e->backend->begin) rc = e->backend->begin(e->self, &j->run, error);
-  if (!rc && e->backend->alloc) rc = upload(j, error);
-  if (!rc) rc = walk(j, error);
-  if (!rc && e->backend->finish) rc = e->backend->finish(e->self, &j->run, error);
+  if (!rc) rc = run_steps(j, error);
   if (!rc) rc = hand_over(j, error);
   if (!rc && e->flags & ACCEL_PLUGIN_CHECK_FINITE) rc = check_finite(j, error);
   kit_session_end(j->state, rc == ACCEL_PLUGIN_OK);

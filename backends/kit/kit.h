@@ -110,6 +110,7 @@ typedef struct kit_launch {
   const struct kit_launch *joined; /* [n_joined] nodes that run in this launch as well (backend->joins): their operands and
                                       results; workspace is this launch's */
   uint32_t n_joined;
+  void *run; /* what backend->begin gave for this run */
 } kit_launch;
 
 /* Rows of the space that attribute `key` (Q_SPACE, KV_SPACE, SPACE) names; without one, all `rows` rows are one item (kept
@@ -129,6 +130,13 @@ typedef struct kit_open {
   const accel_plugin_options *options; /* only during open */
   uint8_t kv_dtype;                    /* to be changed by `open` if it wants: F32 (default), F16 or BF16 */
 } kit_open;
+
+typedef struct kit_begin {
+  const accel_plugin_program *program;
+  uint32_t entry;
+  const kit_rows *rows; /* [program.n_space]: what the launches will see, until finish */
+  const accel_plugin_host *host;
+} kit_begin;
 
 typedef struct kit_backend {
   const char *name;
@@ -172,10 +180,11 @@ typedef struct kit_backend {
                     accel_plugin_error *error);
   int32_t (*download)(void *self, void *destination, void *buffer, uint64_t offset, uint64_t bytes,
                       accel_plugin_error *error);
-  /* Before the first and after the last launch of a run (finish waits for the device and may write device_ms).  May be NULL.
-   */
-  int32_t (*begin)(void *self, accel_plugin_run *run, accel_plugin_error *error);
-  int32_t (*finish)(void *self, accel_plugin_run *run, accel_plugin_error *error);
+  /* Before the first launch of a run, and before its inputs are uploaded: *run is handed to its launches.  Many runs may be
+   * under way.  finish follows every begin that succeeded: it waits for the device, frees the run and may write *device_ms.
+   * ok false: something failed, nothing more is started, and what finish answers is not looked at.  Both or neither. */
+  int32_t (*begin)(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
+  int32_t (*finish)(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
 } kit_backend;
 
 /* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual,

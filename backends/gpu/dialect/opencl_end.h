@@ -1,0 +1,2 @@
+/* opencl_end.h - the end of a kernel. */
+}

@@ -1,0 +1,1 @@
+/* table_end.h - nothing: the line is all. */

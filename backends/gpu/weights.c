@@ -1,0 +1,263 @@
+/* weights.c - which formats kernels read, and the upload: tensor by tensor, a few rows at a time, so that the host holds no
+ * more than STAGING bytes of a weight beside the mapped file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/matrix.h"
+#include "gpu/ops.h"
+
+enum { STAGING = 4 << 20 };
+
+static const uint8_t store_bits[GPU_STORES] = {32, 16, 16, 8, 4, 8, 8, 4, 8};
+
+/* ---- formats ---- */
+
+static bool store_of(uint8_t dtype, gpu_store *out) {
+  static const struct {
+    uint8_t dtype;
+    gpu_store store;
+  } known[] = {{ACCEL_PLUGIN_F32, GPU_STORE_F32},   {ACCEL_PLUGIN_F16, GPU_STORE_F16},   {ACCEL_PLUGIN_BF16, GPU_STORE_BF16},
+               {ACCEL_PLUGIN_I8, GPU_STORE_I8},     {ACCEL_PLUGIN_I4, GPU_STORE_U4},     {ACCEL_PLUGIN_U4, GPU_STORE_U4},
+               {ACCEL_PLUGIN_E4M3, GPU_STORE_E4M3}, {ACCEL_PLUGIN_E5M2, GPU_STORE_E5M2}, {ACCEL_PLUGIN_E2M1, GPU_STORE_E2M1},
+               {ACCEL_PLUGIN_U8, GPU_STORE_U8}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].dtype == dtype) return *out = known[i].store, true;
+  return false;
+}
+
+static gpu_scale scale_of(const accel_plugin_format *f) {
+  const bool offset = f->zero != ACCEL_PLUGIN_NO_DTYPE || f->store == ACCEL_PLUGIN_I4;
+  if (accel_format_plain(f)) return GPU_SCALE_NONE;
+  if (f->zero == ACCEL_PLUGIN_I8) return GPU_SCALE_PAIR;
+  if (f->scale == ACCEL_PLUGIN_F32) return offset ? GPU_SCALE_PAIR : GPU_SCALE_F32;
+  return f->scale == ACCEL_PLUGIN_F16 || f->scale == ACCEL_PLUGIN_E4M3 ? GPU_SCALE_HALF : GPU_SCALE_BF16;
+}
+
+/* Ops whose kernels decode operand `operand`. */
+static bool decodes(uint32_t op, uint32_t operand) {
+  switch (op) {
+    case ACCEL_PLUGIN_OP_LINEAR:
+      return operand == 1 || operand == 4;
+    case ACCEL_PLUGIN_OP_GATHER:
+      return operand == 0;
+    case ACCEL_PLUGIN_OP_CONV:
+    case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
+      return operand == 1;
+    case ACCEL_PLUGIN_OP_MOE:
+      return operand == 3 || operand == 4;
+  }
+  return false;
+}
+
+/* A weight that other ops read too is kept as fp32. */
+static bool keeps_format(const accel_plugin_program *p, uint32_t index) {
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT && p->tensor[t].weight == (int32_t)index &&
+          !decodes(p->node[i].op, k))
+        return false;
+    }
+  for (uint32_t i = 0; i < p->n_entry; i++)
+    for (uint32_t k = 0; k < p->entry[i].n_out; k++) {
+      const accel_plugin_tensor *t = &p->tensor[p->entry[i].out[k]];
+      if (t->kind == ACCEL_PLUGIN_TENSOR_WEIGHT && t->weight == (int32_t)index) return false;
+    }
+  return true;
+}
+
+int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *f, char *why,
+                          size_t n) {
+  int64_t rows, k;
+  kit_weight_matrix(&program->weight[index], &rows, &k);
+  gpu_store store;
+  if (!accel_format_known(f) || !store_of(f->store, &store)) {
+    snprintf(why, n, "weight '%.60s': store %u with scale %u, zero %u, outer %u is unknown", program->weight[index].name,
+             f->store, f->scale, f->zero, f->outer);
+    return ACCEL_PLUGIN_NO;
+  }
+  if (!accel_format_plain(f) && f->group_k && (int64_t)f->group_k < k && f->group_k % 8) {
+    snprintf(why, n, "weight '%.60s': groups of %u columns; kernels need multiples of 8", program->weight[index].name,
+             f->group_k);
+    return ACCEL_PLUGIN_NO;
+  }
+  return ACCEL_PLUGIN_NATIVE;
+}
+
+/* All of a gpu_weight but its memory. */
+static gpu_weight layout(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *f) {
+  gpu_weight w = {.outer = 1.0f};
+  kit_weight_matrix(&p->weight[index], &w.n, &w.k);
+  if (keeps_format(p, index)) {
+    (void)store_of(f->store, &w.store);
+    w.scale_kind = scale_of(f);
+  }
+  w.row_words = (uint32_t)(((uint64_t)w.k * store_bits[w.store] + 31) / 32);
+  w.group_k = w.scale_kind && f->group_k && (int64_t)f->group_k < w.k ? f->group_k : (uint32_t)(w.k ? w.k : 1);
+  w.group_n = w.scale_kind && f->group_n ? f->group_n : (uint32_t)(w.n ? w.n : 1);
+  w.groups_k = (uint32_t)accel_groups(w.k, w.group_k);
+  return w;
+}
+
+static uint64_t scale_bytes(const gpu_weight *w) {
+  const uint64_t groups = (uint64_t)accel_groups(w->n, w->group_n) * w->groups_k;
+  return !w->scale_kind ? 0 : groups * (w->scale_kind == GPU_SCALE_PAIR ? 8 : 4);
+}
+
+uint64_t gpu_weight_bytes(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format) {
+  const gpu_weight w = layout(program, index, format);
+  return (uint64_t)w.n * w.row_words * 4 + scale_bytes(&w);
+}
+
+/* ---- upload ---- */
+
+typedef struct loader {
+  gpu_self *self;
+  const accel_plugin_weight *weight;
+  const accel_plugin_format *format;
+  const accel_plugin_weight_view *view;
+  uint32_t *staging;
+} loader;
+
+/* Rows [first, first + count) as the device keeps them. */
+static int32_t stage_rows(const loader *l, const gpu_weight *w, int64_t first, int64_t count, accel_plugin_error *error) {
+  if (w->store == GPU_STORE_F32)
+    return kit_weight_rows(l->weight, l->format, l->view, first, count, (float *)l->staging, error);
+  const uint64_t bytes = accel_row_bytes(l->format->store, w->k);
+  for (int64_t r = 0; r < count; r++) {
+    uint32_t *to = l->staging + r * w->row_words;
+    to[w->row_words - 1] = 0;
+    memcpy(to, (const char *)l->view->data + (uint64_t)(first + r) * bytes, bytes);
+    for (uint32_t i = 0; l->format->store == ACCEL_PLUGIN_I4 && i < w->row_words; i++) to[i] ^= 0x88888888u;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* The word or two of one group (gpu_scale). */
+static void put_scale(const loader *l, const gpu_weight *w, int64_t group, uint32_t *to) {
+  const accel_plugin_format *f = l->format;
+  const float scale = accel_scale_at(f->scale, l->view->scale, group),
+              zero = (f->zero == ACCEL_PLUGIN_NO_DTYPE ? 0.0f : accel_scale_at(f->zero, l->view->zero, group)) +
+                     (f->store == ACCEL_PLUGIN_I4 ? 8.0f : 0.0f),
+              product = scale * w->outer;
+  uint32_t bits;
+  switch (w->scale_kind) {
+    case GPU_SCALE_NONE:
+      break;
+    case GPU_SCALE_F32:
+      memcpy(to, &product, 4);
+      break;
+    case GPU_SCALE_HALF:
+      *to = accel_f32_to_fp16(scale) | (uint32_t)zero << 16;
+      break;
+    case GPU_SCALE_BF16: /* bf16 and e8m0 are the upper half of an fp32 */
+      memcpy(&bits, &scale, 4);
+      *to = bits >> 16 | (uint32_t)zero << 16;
+      break;
+    case GPU_SCALE_PAIR:
+      memcpy(to, &product, 4);
+      memcpy(to + 1, &zero, 4);
+      break;
+  }
+}
+
+static int32_t load_scales(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
+  if (!bytes) return ACCEL_PLUGIN_OK;
+  if (!l->view->scale || (l->format->zero != ACCEL_PLUGIN_NO_DTYPE && !l->view->zero) ||
+      (l->format->outer != ACCEL_PLUGIN_NO_DTYPE && !l->view->outer))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s': parts of its format are missing", l->weight->name);
+  if (l->format->outer != ACCEL_PLUGIN_NO_DTYPE) w->outer = accel_scale_at(l->format->outer, l->view->outer, 0);
+  int32_t rc = gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
+  const uint64_t groups = bytes / 4 / each, most = STAGING / 4 / each;
+  for (uint64_t at = 0; !rc && at < groups; at += most) {
+    const uint64_t n = groups - at < most ? groups - at : most;
+    for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
+    rc = gpu_upload(l->self, w->scale, at * each * 4, l->staging, n * each * 4, error);
+  }
+  return rc;
+}
+
+static int32_t load_rows(const loader *l, const gpu_weight *w, gpu_memory *to, int64_t first, int64_t count,
+                         accel_plugin_error *error) {
+  const uint64_t row = (uint64_t)w->row_words * 4;
+  int64_t most = (int64_t)(STAGING / row);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (most < 1)
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "weight '%s': a row of %llu bytes passes the staging buffer",
+                    l->weight->name, (unsigned long long)row);
+  for (int64_t at = 0; !rc && at < count; at += most) {
+    const int64_t n = count - at < most ? count - at : most;
+    rc = stage_rows(l, w, first + at, n, error);
+    if (!rc) rc = gpu_upload(l->self, to, (uint64_t)at * row, l->staging, (uint64_t)n * row, error);
+  }
+  return rc;
+}
+
+/* In one piece where an allocation can hold it, else in panels of rows. */
+static int32_t load_data(const loader *l, gpu_weight *w, accel_plugin_error *error) {
+  const uint64_t row = (uint64_t)w->row_words * 4, all = (uint64_t)w->n * row, most = l->self->limits.buffer;
+  if (!all) return ACCEL_PLUGIN_OK;
+  if (all <= most) {
+    const int32_t rc = gpu_pool_take(&l->self->pool, all, &w->data, error);
+    return rc ? rc : load_rows(l, w, w->data, 0, w->n, error);
+  }
+  w->rows_per_panel = (int64_t)((most - l->self->limits.align) / row);
+  if (w->rows_per_panel < 1)
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1, "weight '%s': a row of %llu bytes passes the largest buffer",
+                    l->weight->name, (unsigned long long)row);
+  w->n_panel = (uint32_t)((w->n + w->rows_per_panel - 1) / w->rows_per_panel);
+  w->panel = calloc(w->n_panel, sizeof(gpu_memory *));
+  int32_t rc = w->panel ? ACCEL_PLUGIN_OK : kit_no_memory(error, w->n_panel * sizeof(gpu_memory *));
+  for (uint32_t i = 0; !rc && i < w->n_panel; i++) {
+    const int64_t first = i * w->rows_per_panel, count = w->n - first < w->rows_per_panel ? w->n - first : w->rows_per_panel;
+    rc = gpu_pool_take(&l->self->pool, (uint64_t)count * row, &w->panel[i], error);
+    if (!rc) rc = load_rows(l, w, w->panel[i], first, count, error);
+  }
+  return rc;
+}
+
+static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging, accel_plugin_error *error) {
+  const accel_plugin_host *host = open->options->host;
+  accel_plugin_weight_view view = {0};
+  gpu_weight *w = &self->weight[index];
+  const loader l = {.self = self,
+                    .weight = &open->program->weight[index],
+                    .format = &open->options->precision.format[index],
+                    .view = &view,
+                    .staging = staging};
+  *w = layout(open->program, index, l.format);
+  if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
+  int32_t rc = host->weight_map(host->self, index, &view, error);
+  if (rc) return rc;
+  if (!view.data) rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
+  if (!rc) rc = load_scales(&l, w, error);
+  if (!rc) rc = load_data(&l, w, error);
+  host->weight_unmap(host->self, index);
+  return rc;
+}
+
+int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_error *error) {
+  const uint32_t n = open->program->n_weight;
+  if (n && (!open->options->host || !open->options->host->weight_map))
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
+  self->weight = calloc(n + 1, sizeof *self->weight);
+  uint32_t *staging = malloc(STAGING);
+  int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, STAGING);
+  for (uint32_t i = 0; !rc && i < n; i++) rc = load(self, open, i, staging, error);
+  free(staging);
+  return rc;
+}
+
+void gpu_weights_free(gpu_self *self) {
+  for (uint32_t i = 0; self->weight && i < self->program->n_weight; i++) {
+    gpu_weight *w = &self->weight[i];
+    gpu_pool_give(&self->pool, w->data);
+    gpu_pool_give(&self->pool, w->scale);
+    for (uint32_t k = 0; w->panel && k < w->n_panel; k++) gpu_pool_give(&self->pool, w->panel[k]);
+    free(w->panel);
+  }
+  free(self->weight);
+  self->weight = NULL;
+}

@@ -1,0 +1,206 @@
+/* stream.c - allocations, copies, and runs: one in-order queue each, kept for the next run. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "opencl/opencl.h"
+
+enum { FLUSH = 32 }; /* commands after which the device is told to start */
+
+struct gpu_buffer {
+  cl_mem mem;
+  uint64_t bytes;
+  void *mapped;
+};
+
+typedef struct kept { /* host bytes that a queued write still reads */
+  struct kept *next;
+  uint32_t data[];
+} kept;
+
+struct gpu_stream {
+  gpu_device *device;
+  const accel_plugin_host *host;
+  ocl_queue *queue;
+  kept *updates;
+  uint32_t queued;
+};
+
+/* ---- queues ---- */
+
+static int32_t queue_take(gpu_device *d, ocl_queue **out, accel_plugin_error *error) {
+  if (atomic_load(&d->lost)) return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost", d->info.name);
+  pthread_mutex_lock(&d->lock);
+  ocl_queue *q = d->idle;
+  if (q) d->idle = q->next;
+  pthread_mutex_unlock(&d->lock);
+  *out = q;
+  if (q) return ACCEL_PLUGIN_OK;
+  cl_int code;
+  q = calloc(1, sizeof *q);
+  if (!q) return kit_no_memory(error, sizeof *q);
+  q->queue = ocl.clCreateCommandQueue(d->context, d->id, 0, &code);
+  if (code) {
+    free(q);
+    return ocl_fail(d, code, "clCreateCommandQueue", error);
+  }
+  *out = q;
+  return ACCEL_PLUGIN_OK;
+}
+
+static void queue_give(gpu_device *d, ocl_queue *q) {
+  pthread_mutex_lock(&d->lock);
+  q->next = d->idle;
+  d->idle = q;
+  pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- memory ---- */
+
+static cl_int map_buffer(gpu_device *d, gpu_buffer *b, accel_plugin_error *error) {
+  ocl_queue *q;
+  cl_int code = queue_take(d, &q, error);
+  if (code) return code;
+  b->mapped =
+      ocl.clEnqueueMapBuffer(q->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, b->bytes, 0, NULL, NULL, &code);
+  queue_give(d, q);
+  return code ? ocl_fail(d, code, "clEnqueueMapBuffer", error) : ACCEL_PLUGIN_OK;
+}
+
+int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error) {
+  gpu_buffer *b = calloc(1, sizeof *b);
+  cl_int code;
+  if (!b) return kit_no_memory(error, sizeof *b);
+  const uint64_t ours = atomic_load(&d->allocated);
+  if (d->limits.memory && (bytes > d->limits.memory || ours > d->limits.memory - bytes)) {
+    free(b);
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
+                    "%llu bytes beside %llu in use pass the %llu of %.60s: use a smaller batch or a smaller precision",
+                    (unsigned long long)bytes, (unsigned long long)ours, (unsigned long long)d->limits.memory, d->info.name);
+  }
+  b->bytes = bytes;
+  b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | (host ? CL_MEM_ALLOC_HOST_PTR : 0), bytes, NULL, &code);
+  if (code) {
+    free(b);
+    return ocl_fail(d, code, "clCreateBuffer", error);
+  }
+  atomic_fetch_add(&d->allocated, bytes);
+  const int32_t rc = host ? map_buffer(d, b, error) : ACCEL_PLUGIN_OK;
+  if (rc) {
+    ocl_release(d, b);
+    return rc;
+  }
+  if (mapped) *mapped = b->mapped;
+  *out = b;
+  return ACCEL_PLUGIN_OK;
+}
+
+void ocl_release(gpu_device *d, gpu_buffer *b) {
+  ocl_queue *q;
+  if (b->mapped && queue_take(d, &q, NULL) == ACCEL_PLUGIN_OK) {
+    (void)ocl.clEnqueueUnmapMemObject(q->queue, b->mem, b->mapped, 0, NULL, NULL);
+    (void)ocl.clFinish(q->queue);
+    queue_give(d, q);
+  }
+  ocl.clReleaseMemObject(b->mem);
+  atomic_fetch_sub(&d->allocated, b->bytes);
+  free(b);
+}
+
+int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+  ocl_queue *q;
+  const int32_t rc = queue_take(d, &q, error);
+  if (rc) return rc;
+  const cl_int code =
+      ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset, to->bytes, from, 0, NULL, NULL);
+  queue_give(d, q);
+  return code ? ocl_fail(d, code, "clEnqueueWriteBuffer", error) : ACCEL_PLUGIN_OK;
+}
+
+int32_t ocl_read(gpu_device *d, void *to, const gpu_binding *from, accel_plugin_error *error) {
+  ocl_queue *q;
+  const int32_t rc = queue_take(d, &q, error);
+  if (rc) return rc;
+  const cl_int code =
+      ocl.clEnqueueReadBuffer(q->queue, from->buffer->mem, CL_TRUE, from->offset, from->bytes, to, 0, NULL, NULL);
+  queue_give(d, q);
+  return code ? ocl_fail(d, code, "clEnqueueReadBuffer", error) : ACCEL_PLUGIN_OK;
+}
+
+/* ---- runs ---- */
+
+int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
+  gpu_stream *s = calloc(1, sizeof *s);
+  if (!s) return kit_no_memory(error, sizeof *s);
+  s->device = d;
+  s->host = host;
+  const int32_t rc = queue_take(d, &s->queue, error);
+  if (rc)
+    free(s);
+  else
+    *out = s;
+  return rc;
+}
+
+static int32_t queued(gpu_stream *s, cl_int code, const char *call, accel_plugin_error *error) {
+  if (code) return ocl_fail(s->device, code, call, error);
+  if (++s->queued % FLUSH == 0) (void)ocl.clFlush(s->queue->queue);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Every buffer is two arguments: the allocation and the element at which the tensor begins. */
+static cl_int set_arguments(const gpu_dispatch *what, cl_kernel kernel) {
+  cl_uint at = 0;
+  cl_int code = CL_SUCCESS;
+  for (uint32_t i = 0; !code && i < what->n_bind; i++) {
+    const cl_int first = (cl_int)(what->bind[i].offset / 4);
+    code = ocl.clSetKernelArg(kernel, at++, sizeof(cl_mem), &what->bind[i].buffer->mem);
+    if (!code) code = ocl.clSetKernelArg(kernel, at++, sizeof first, &first);
+  }
+  return code ? code : ocl.clSetKernelArg(kernel, at, what->params_bytes, what->params);
+}
+
+int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error *error) {
+  ocl_kernel *k = &s->device->kernel[what->kernel];
+  const size_t local[3] = {gpu_kernels[what->kernel].local, 1, 1};
+  const size_t global[3] = {what->groups[0] * local[0], what->groups[1], what->groups[2]};
+  pthread_mutex_lock(&k->lock);
+  const int32_t rc = ocl_kernel_get(s->device, what->kernel, s->host, error);
+  cl_int code = CL_SUCCESS;
+  if (!rc) {
+    code = set_arguments(what, k->kernel);
+    if (!code) code = ocl.clEnqueueNDRangeKernel(s->queue->queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
+  }
+  pthread_mutex_unlock(&k->lock);
+  return rc ? rc : queued(s, code, gpu_kernels[what->kernel].name, error);
+}
+
+int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
+  const cl_int code = ocl.clEnqueueCopyBuffer(s->queue->queue, from->buffer->mem, to->buffer->mem, from->offset, to->offset,
+                                              to->bytes, 0, NULL, NULL);
+  return queued(s, code, "clEnqueueCopyBuffer", error);
+}
+
+int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+  kept *k = malloc(sizeof *k + to->bytes);
+  if (!k) return kit_no_memory(error, to->bytes);
+  memcpy(k->data, from, to->bytes);
+  k->next = s->updates;
+  s->updates = k;
+  const cl_int code =
+      ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes, k->data, 0, NULL, NULL);
+  return queued(s, code, "clEnqueueWriteBuffer", error);
+}
+
+int32_t ocl_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
+  const cl_int code = ocl.clFinish(s->queue->queue);
+  int32_t rc = code && !abandon ? ocl_fail(s->device, code, "clFinish", error) : ACCEL_PLUGIN_OK;
+  (void)device_ms;
+  for (kept *k = s->updates, *next; k; k = next) {
+    next = k->next;
+    free(k);
+  }
+  queue_give(s->device, s->queue);
+  free(s);
+  return rc;
+}
