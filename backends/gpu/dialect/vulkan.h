@@ -1,0 +1,38 @@
+/* vulkan.h - the dialect's words in GLSL 4.50. */
+#define GPU_VULKAN 1
+#define P(n)       params.n
+#define AT(n, i)   n[params.at_##n + (i)]
+#define LANE       int(gl_LocalInvocationID.x)
+#define GROUP_X    int(gl_WorkGroupID.x)
+#define GROUP_Y    int(gl_WorkGroupID.y)
+#define GROUP_Z    int(gl_WorkGroupID.z)
+#define GROUPS_X   int(gl_NumWorkGroups.x)
+#define GROUPS_Y   int(gl_NumWorkGroups.y)
+#define GROUPS_Z   int(gl_NumWorkGroups.z)
+#define BARRIER    barrier()
+#define FUNCTION
+#define INF             uintBitsToFloat(0x7f800000u)
+#define INT(x)          int(x)
+#define UINT(x)         uint(x)
+#define FLOAT(x)        float(x)
+#define AS_FLOAT(x)     gpu_as_float(x)
+#define AS_UINT(x)      gpu_as_uint(x)
+#define AS_INT(x)       gpu_as_int(x)
+#define MAD(a, b, c)    ((a) * (b) + (c))
+#define UNROLL          [[unroll]]
+#define MIN_AT(n, i, v) atomicMin(AT(n, i), v)
+#define fabs            abs
+#define fmin            min
+#define fmax            max
+#define GPU_HAS_HALF    1
+#define HALF_LO(u)      unpackHalf2x16(u).x
+#define HALF_HI(u)      unpackHalf2x16(u).y
+#define PACK_HALF(a, b) packHalf2x16(vec2(a, b))
+float gpu_as_float(uint x) { return uintBitsToFloat(x); }
+float gpu_as_float(int x) { return intBitsToFloat(x); }
+uint gpu_as_uint(float x) { return floatBitsToUint(x); }
+uint gpu_as_uint(int x) { return uint(x); }
+int gpu_as_int(float x) { return floatBitsToInt(x); }
+int gpu_as_int(uint x) { return int(x); }
+#include "half.h"
+#include "group.h"

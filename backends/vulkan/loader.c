@@ -1,0 +1,182 @@
+/* loader.c - libvulkan.so.1, one instance, and the cards it shows.
+ *
+ * A driver that crashes or hangs while it is loaded is met first by accel-probe, which asks `devices` in a process of its
+ * own. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vulkan/vlk.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static vlk_loader *loaded; /* for the rest of the process */
+
+const char *vlk_result(VkResult result) {
+  switch (result) {
+    case VK_SUCCESS:
+      return "success";
+    case VK_NOT_READY:
+      return "not ready";
+    case VK_TIMEOUT:
+      return "timeout";
+    case VK_INCOMPLETE:
+      return "incomplete";
+    case VK_ERROR_OUT_OF_HOST_MEMORY:
+      return "out of host memory";
+    case VK_ERROR_OUT_OF_DEVICE_MEMORY:
+      return "out of device memory";
+    case VK_ERROR_INITIALIZATION_FAILED:
+      return "initialisation failed";
+    case VK_ERROR_DEVICE_LOST:
+      return "device lost";
+    case VK_ERROR_MEMORY_MAP_FAILED:
+      return "mapping memory failed";
+    case VK_ERROR_LAYER_NOT_PRESENT:
+      return "a layer named by the environment is not installed";
+    case VK_ERROR_EXTENSION_NOT_PRESENT:
+      return "extension not present";
+    case VK_ERROR_FEATURE_NOT_PRESENT:
+      return "feature not present";
+    case VK_ERROR_INCOMPATIBLE_DRIVER:
+      return "no driver that fits";
+    case VK_ERROR_TOO_MANY_OBJECTS:
+      return "too many objects";
+    case VK_ERROR_OUT_OF_POOL_MEMORY:
+      return "out of pool memory";
+    default:
+      return "unknown error";
+  }
+}
+
+static PFN_vkVoidFunction get(const vlk_loader *l, const char *name) { return l->get(l->instance, name); }
+
+static bool open_library(vlk_loader *l, char *why, size_t n) {
+  void *library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *symbol = library ? dlsym(library, "vkGetInstanceProcAddr") : NULL;
+  memcpy(&l->get, &symbol, sizeof l->get);
+  if (symbol) return true;
+  const char *sentence = dlerror();
+  snprintf(why, n, "the Vulkan loader cannot be opened: %s",
+           sentence ? sentence : "libvulkan.so.1 has no vkGetInstanceProcAddr");
+  return false;
+}
+
+static bool make_instance(vlk_loader *l, char *why, size_t n) {
+  VkApplicationInfo application = {
+      .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "libaccel", .apiVersion = VK_API_VERSION_1_1};
+  VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
+  uint32_t version = VK_API_VERSION_1_0;
+#define VLK_GLOBAL(name) l->name = (PFN_vk##name)get(l, "vk" #name);
+#include "vulkan/functions.def"
+  if (l->EnumerateInstanceVersion) l->EnumerateInstanceVersion(&version);
+  if (!l->CreateInstance || version < VK_API_VERSION_1_1) {
+    snprintf(why, n, "the Vulkan loader is of version %u.%u; 1.1 is needed", VK_API_VERSION_MAJOR(version),
+             VK_API_VERSION_MINOR(version));
+    return false;
+  }
+  VkResult result = l->CreateInstance(&info, NULL, &l->instance);
+  if (result != VK_SUCCESS) {
+    l->instance = VK_NULL_HANDLE;
+    snprintf(why, n, "vkCreateInstance: %s (%d)", vlk_result(result), (int)result);
+    return false;
+  }
+  const char *missing = NULL;
+#define VLK_INSTANCE(name)                    \
+  l->name = (PFN_vk##name)get(l, "vk" #name); \
+  if (!l->name) missing = "vk" #name;
+#include "vulkan/functions.def"
+  if (missing) snprintf(why, n, "the Vulkan loader gives no %s", missing);
+  return !missing;
+}
+
+/* A compute queue that does not draw leaves the desktop its own; else any that computes. */
+static void choose_queue(const vlk_loader *l, vlk_card *card) {
+  VkQueueFamilyProperties family[16];
+  uint32_t n = 16;
+  card->queue_family = -1;
+  l->GetPhysicalDeviceQueueFamilyProperties(card->handle, &n, family);
+  for (uint32_t i = 0; i < n; i++) {
+    bool computes = family[i].queueFlags & VK_QUEUE_COMPUTE_BIT, draws = family[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
+    if (!computes || !family[i].queueCount || (card->queue_family >= 0 && draws)) continue;
+    card->queue_family = (int32_t)i;
+    card->timestamp_bits = family[i].timestampValidBits;
+    if (!draws) break;
+  }
+}
+
+static bool lists(const VkExtensionProperties *all, uint32_t n, const char *name) {
+  for (uint32_t i = 0; i < n; i++)
+    if (!strncmp(all[i].extensionName, name, sizeof all[i].extensionName)) return true;
+  return false;
+}
+
+static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice handle) {
+  VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
+  VkPhysicalDeviceProperties2 more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &card->id};
+  VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+  VkExtensionProperties *extension = NULL;
+  uint32_t n = 0;
+  card->handle = handle;
+  card->queue_family = -1;
+  l->GetPhysicalDeviceProperties(handle, &card->properties);
+  if (card->properties.apiVersion < VK_API_VERSION_1_1) return; /* vlk_unusable says so */
+  if (l->EnumerateDeviceExtensionProperties(handle, NULL, &n, NULL) == VK_SUCCESS && n && n < 10000)
+    extension = calloc(n, sizeof *extension);
+  if (!extension || l->EnumerateDeviceExtensionProperties(handle, NULL, &n, extension) < VK_SUCCESS) n = 0;
+  bool has_pci = lists(extension, n, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME),
+       has_driver =
+           card->properties.apiVersion >= VK_API_VERSION_1_2 || lists(extension, n, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
+  card->has_budget = lists(extension, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  free(extension);
+  card->id =
+      (VkPhysicalDeviceIDProperties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES, .pNext = &card->subgroup};
+  card->subgroup = (VkPhysicalDeviceSubgroupProperties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES,
+                                                        .pNext = &card->allocation};
+  card->allocation =
+      (VkPhysicalDeviceMaintenance3Properties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES};
+  card->driver = (VkPhysicalDeviceDriverProperties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+  void **tail = &card->allocation.pNext;
+  if (has_driver) *tail = &card->driver, tail = &card->driver.pNext;
+  if (has_pci) *tail = &pci;
+  l->GetPhysicalDeviceProperties2(handle, &more);
+  card->id.pNext = card->subgroup.pNext = card->allocation.pNext = card->driver.pNext =
+      NULL; /* the chain was of this stack */
+  card->properties = more.properties;
+  if (has_pci)
+    snprintf(card->pci, sizeof card->pci, "%04x:%02x:%02x.%x", pci.pciDomain & 0xffff, pci.pciBus & 255, pci.pciDevice & 31,
+             pci.pciFunction & 7);
+  l->GetPhysicalDeviceMemoryProperties2(handle, &memory);
+  card->memory = memory.memoryProperties;
+  choose_queue(l, card);
+}
+
+static bool read_cards(vlk_loader *l, char *why, size_t n) {
+  VkPhysicalDevice handle[VLK_MAX_DEVICES];
+  uint32_t found = VLK_MAX_DEVICES;
+  VkResult result = l->EnumeratePhysicalDevices(l->instance, &found, handle);
+  if (result < VK_SUCCESS) {
+    snprintf(why, n, "vkEnumeratePhysicalDevices: %s (%d)", vlk_result(result), (int)result);
+    return false;
+  }
+  l->n_card = found < VLK_MAX_DEVICES ? found : VLK_MAX_DEVICES;
+  for (uint32_t i = 0; i < l->n_card; i++) read_card(l, &l->card[i], handle[i]);
+  return true;
+}
+
+const vlk_loader *vlk_load(char *why, size_t n) {
+  pthread_mutex_lock(&lock);
+  vlk_loader *l = loaded ? loaded : calloc(1, sizeof *l);
+  if (!l) snprintf(why, n, "out of host memory");
+  if (l && !loaded) {
+    if (open_library(l, why, n) && make_instance(l, why, n) && read_cards(l, why, n)) {
+      loaded = l;
+    } else {
+      if (l->instance && l->DestroyInstance) l->DestroyInstance(l->instance, NULL);
+      free(l);
+      l = NULL;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  return l;
+}

@@ -1,0 +1,282 @@
+/* stream.c - the commands of a run, in submissions that stay short.
+ *
+ * A driver takes a card away from a program whose submission runs for seconds, and one long submission freezes a desktop. So
+ * commands are submitted in batches of at most `quota` of work (workgroups, and KiB copied), with the quota of a device led
+ * by its own clock toward TARGET_MS: doubled while batches are shorter, halved when one was longer than twice of it.  Up to
+ * VLK_IN_FLIGHT - 1 batches run while the next is being recorded.
+ *
+ * Between any two commands lies a barrier over all memory: that is what "as if each ended before the next began" asks for,
+ * and dispatches that could overlap are rare in a program. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vulkan/vlk.h"
+
+static const double TARGET_MS = 50.0;
+static const uint64_t LARGEST_QUOTA = 1ull << 40;
+static const VkPipelineStageFlags WORK = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+static const VkAccessFlags WRITES = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                           READS = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+/* ---- batches ---- */
+
+static VkResult batch_new(gpu_device *d, vlk_batch *b) {
+  VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                  .queueFamilyIndex = (uint32_t)d->card->queue_family};
+  VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  VkQueryPoolCreateInfo times = {
+      .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = 2};
+  VkResult result = b->pool ? VK_SUCCESS : d->CreateCommandPool(d->handle, &pool, NULL, &b->pool);
+  if (result == VK_SUCCESS && !b->commands) {
+    VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                        .commandPool = b->pool,
+                                        .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                        .commandBufferCount = 1};
+    result = d->AllocateCommandBuffers(d->handle, &info, &b->commands);
+  }
+  if (result == VK_SUCCESS && !b->fence) result = d->CreateFence(d->handle, &fence, NULL, &b->fence);
+  if (result == VK_SUCCESS && !b->times && d->ms_per_tick > 0)
+    result = d->CreateQueryPool(d->handle, &times, NULL, &b->times);
+  return result;
+}
+
+static void batch_free(gpu_device *d, vlk_batch *b) {
+  for (uint32_t i = 0; i < b->n_sets; i++) d->DestroyDescriptorPool(d->handle, b->sets[i], NULL);
+  free(b->sets);
+  if (b->times) d->DestroyQueryPool(d->handle, b->times, NULL);
+  if (b->fence) d->DestroyFence(d->handle, b->fence, NULL);
+  if (b->pool) d->DestroyCommandPool(d->handle, b->pool, NULL);
+}
+
+void vlk_streams_free(gpu_device *d) {
+  for (gpu_stream *s = d->idle, *next; s; s = next) {
+    next = s->next;
+    for (int i = 0; i < VLK_IN_FLIGHT; i++) batch_free(d, &s->batch[i]);
+    free(s);
+  }
+  d->idle = NULL;
+}
+
+static VkResult sets_more(gpu_device *d, vlk_batch *b) {
+  VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, VLK_SETS * GPU_BINDINGS};
+  VkDescriptorPoolCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = VLK_SETS, .poolSizeCount = 1, .pPoolSizes = &size};
+  VkDescriptorPool *grown = realloc(b->sets, (b->n_sets + 1) * sizeof *grown);
+  if (!grown) return VK_ERROR_OUT_OF_HOST_MEMORY;
+  b->sets = grown;
+  VkResult result = d->CreateDescriptorPool(d->handle, &info, NULL, &grown[b->n_sets]);
+  if (result == VK_SUCCESS) b->n_sets++;
+  return result;
+}
+
+static VkResult set_new(gpu_device *d, vlk_batch *b, uint32_t n_bind, VkDescriptorSet *out) {
+  if (b->used == VLK_SETS) b->set++, b->used = 0;
+  VkResult result = b->set < b->n_sets ? VK_SUCCESS : sets_more(d, b);
+  if (result != VK_SUCCESS) return result;
+  VkDescriptorSetAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                      .descriptorPool = b->sets[b->set],
+                                      .descriptorSetCount = 1,
+                                      .pSetLayouts = &d->layout[n_bind].set};
+  b->used++;
+  return d->AllocateDescriptorSets(d->handle, &info, out);
+}
+
+static vlk_batch *current(gpu_stream *s) { return &s->batch[(s->first + s->n_flying) % VLK_IN_FLIGHT]; }
+
+/* ---- waiting ---- */
+
+static void learn(gpu_device *d, double ms, uint64_t work) {
+  uint64_t quota = atomic_load(&d->quota), wanted = quota;
+  if (ms > 2 * TARGET_MS && quota > 1)
+    wanted = quota / 2;
+  else if (ms < TARGET_MS / 2 && work >= quota / 2 && quota < LARGEST_QUOTA)
+    wanted = quota * 2;
+  if (wanted != quota) atomic_compare_exchange_strong(&d->quota, (unsigned long long *)&quota, wanted);
+}
+
+static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
+  gpu_device *d = s->device;
+  vlk_batch *b = &s->batch[s->first];
+  VkResult result = d->WaitForFences(d->handle, 1, &b->fence, VK_TRUE, d->timeout_ns);
+  s->first = (s->first + 1) % VLK_IN_FLIGHT;
+  s->n_flying--;
+  if (result == VK_TIMEOUT) {
+    atomic_store(&d->stuck, true);
+    atomic_store(&d->lost, true);
+    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
+                    "the Vulkan device did not answer within %llu s and counts as lost",
+                    (unsigned long long)(d->timeout_ns / 1000000000u));
+  }
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "waiting for the Vulkan device");
+  uint64_t tick[2];
+  if (b->times && d->GetQueryPoolResults(d->handle, b->times, 0, 2, sizeof tick, tick, sizeof tick[0],
+                                         VK_QUERY_RESULT_64_BIT) == VK_SUCCESS) {
+    uint64_t mask = d->card->timestamp_bits < 64 ? (1ull << d->card->timestamp_bits) - 1 : UINT64_MAX;
+    double ms = (double)((tick[1] - tick[0]) & mask) * d->ms_per_tick;
+    s->ms += ms;
+    learn(d, ms, b->work);
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- recording ---- */
+
+static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
+  VkMemoryBarrier all = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = WRITES, .dstAccessMask = access};
+  d->CmdPipelineBarrier(commands, WORK, to, 0, 1, &all, 0, NULL, 0, NULL);
+}
+
+static VkResult start(gpu_device *d, vlk_batch *b) {
+  VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                   .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+  VkResult result = batch_new(d, b);
+  for (uint32_t i = 0; result == VK_SUCCESS && i < b->n_sets && i <= b->set; i++)
+    result = d->ResetDescriptorPool(d->handle, b->sets[i], 0);
+  if (result == VK_SUCCESS) result = d->ResetCommandPool(d->handle, b->pool, 0);
+  if (result == VK_SUCCESS) result = d->BeginCommandBuffer(b->commands, &info);
+  if (result != VK_SUCCESS) return result;
+  b->set = b->used = b->commands_n = 0;
+  b->work = 0;
+  if (!b->times) return result;
+  d->CmdResetQueryPool(b->commands, b->times, 0, 2);
+  d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, b->times, 0);
+  return result;
+}
+
+/* A batch that takes one more command, behind a barrier that also covers what was submitted before it. */
+static int32_t record(gpu_stream *s, vlk_batch **out, accel_plugin_error *error) {
+  gpu_device *d = s->device;
+  int32_t rc = atomic_load(&d->lost) ? vlk_lost(error) : ACCEL_PLUGIN_OK;
+  if (!rc && !s->recording && s->n_flying == VLK_IN_FLIGHT - 1) rc = wait_oldest(s, error);
+  if (rc) return rc;
+  *out = current(s);
+  if (!s->recording) {
+    VkResult result = start(d, *out);
+    if (result != VK_SUCCESS) return vlk_fail(d, error, result, "recording commands");
+    s->recording = true;
+  }
+  barrier(d, (*out)->commands, WORK, READS | WRITES);
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
+  gpu_device *d = s->device;
+  vlk_batch *b = current(s);
+  barrier(d, b->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  if (b->times) d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
+  s->recording = false;
+  VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b->commands};
+  VkResult result = d->EndCommandBuffer(b->commands);
+  if (result == VK_SUCCESS) result = d->ResetFences(d->handle, 1, &b->fence);
+  if (result == VK_SUCCESS) {
+    pthread_mutex_lock(&d->queue_lock);
+    result = d->QueueSubmit(d->queue, 1, &info, b->fence);
+    pthread_mutex_unlock(&d->queue_lock);
+  }
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "submitting commands");
+  s->n_flying++;
+  return ACCEL_PLUGIN_OK;
+}
+
+static int32_t recorded(gpu_stream *s, vlk_batch *b, uint64_t work, accel_plugin_error *error) {
+  b->work += work;
+  b->commands_n++;
+  return b->work >= atomic_load(&s->device->quota) || b->commands_n >= VLK_COMMANDS ? submit(s, error) : ACCEL_PLUGIN_OK;
+}
+
+/* Offsets of descriptors are multiples of the device's alignment; what is between goes to the kernel as elements. */
+static void describe(const gpu_device *d, const gpu_dispatch *what, VkDescriptorBufferInfo *range, uint32_t *words) {
+  uint64_t align = d->card->properties.limits.minStorageBufferOffsetAlignment;
+  for (uint32_t i = 0; i < what->n_bind; i++) {
+    const gpu_binding *b = &what->bind[i];
+    uint64_t extra = align ? b->offset % align : 0;
+    range[i] = (VkDescriptorBufferInfo){b->buffer->handle, b->offset - extra, b->bytes + extra};
+    words[i] = (uint32_t)(extra / 4);
+  }
+  memcpy(words + what->n_bind, what->params, what->params_bytes);
+}
+
+int32_t vlk_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error *error) {
+  gpu_device *d = s->device;
+  const vlk_layout *layout = &d->layout[what->n_bind];
+  VkDescriptorBufferInfo range[GPU_BINDINGS];
+  VkWriteDescriptorSet write[GPU_BINDINGS];
+  uint32_t words[GPU_PARAMS / 4];
+  VkPipeline pipeline;
+  VkDescriptorSet set;
+  vlk_batch *b;
+  int32_t rc = vlk_pipeline(d, what->kernel, &pipeline, error);
+  if (!rc) rc = record(s, &b, error);
+  if (rc) return rc;
+  VkResult result = set_new(d, b, what->n_bind, &set);
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "binding buffers");
+  describe(d, what, range, words);
+  for (uint32_t i = 0; i < what->n_bind; i++)
+    write[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                      .dstSet = set,
+                                      .dstBinding = i,
+                                      .descriptorCount = 1,
+                                      .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                      .pBufferInfo = &range[i]};
+  d->UpdateDescriptorSets(d->handle, what->n_bind, write, 0, NULL);
+  d->CmdBindPipeline(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  d->CmdBindDescriptorSets(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1, &set, 0, NULL);
+  d->CmdPushConstants(b->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, 4 * what->n_bind + what->params_bytes,
+                      words);
+  d->CmdDispatch(b->commands, what->groups[0], what->groups[1], what->groups[2]);
+  return recorded(s, b, (uint64_t)what->groups[0] * what->groups[1] * what->groups[2] + 1, error);
+}
+
+int32_t vlk_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
+  VkBufferCopy region = {from->offset, to->offset, to->bytes};
+  vlk_batch *b;
+  int32_t rc = record(s, &b, error);
+  if (rc) return rc;
+  s->device->CmdCopyBuffer(b->commands, from->buffer->handle, to->buffer->handle, 1, &region);
+  return recorded(s, b, to->bytes / 1024 + 1, error);
+}
+
+int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
+  vlk_batch *b;
+  int32_t rc = record(s, &b, error);
+  if (rc) return rc;
+  s->device->CmdUpdateBuffer(b->commands, to->buffer->handle, to->offset, to->bytes, from);
+  return recorded(s, b, 1, error);
+}
+
+/* ---- runs ---- */
+
+int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
+  *out = NULL;
+  if (atomic_load(&d->lost)) return vlk_lost(error);
+  pthread_mutex_lock(&d->stream_lock);
+  gpu_stream *s = d->idle;
+  if (s) d->idle = s->next;
+  pthread_mutex_unlock(&d->stream_lock);
+  if (!s) s = calloc(1, sizeof *s);
+  if (!s) return kit_no_memory(error, sizeof *s);
+  s->device = d;
+  s->host = host;
+  s->ms = 0;
+  *out = s;
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t vlk_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
+  gpu_device *d = s->device;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (s->recording && !abandon) rc = submit(s, error);
+  s->recording = false;
+  while (s->n_flying) {
+    int32_t waited = wait_oldest(s, rc ? NULL : error);
+    if (!rc) rc = waited;
+  }
+  if (!rc) vlk_cache_save(d, s->host);
+  if (device_ms) *device_ms = s->ms;
+  s->host = NULL;
+  pthread_mutex_lock(&d->stream_lock);
+  s->next = d->idle;
+  d->idle = s;
+  pthread_mutex_unlock(&d->stream_lock);
+  return rc;
+}

@@ -1,0 +1,168 @@
+/* vlk.h - the Vulkan plugin inside: the loader and its devices, and the gpu_api over Vulkan 1.1 core.
+ *
+ * Nothing of Vulkan is linked: libvulkan.so.1 is opened at the first question, functions come by vkGet*ProcAddr, the headers
+ * are a build dependency only.  One instance lives from then on to the end of the process, and so does the VkDevice of a
+ * card once it was opened, with its pipelines: compiling them again costs more than keeping them.  Only a device that was
+ * lost is taken down, when its last endpoint closes, so that the next one starts afresh.
+ *
+ * Files: loader.c (library, instance) device.c (what there is) open.c (logical devices, limits) memory.c (buffers, copies)
+ * pipeline.c (kernels, cache) stream.c (commands of a run) api.c (the gpu_api).
+ */
+#ifndef ACCEL_VULKAN_VLK_H
+#define ACCEL_VULKAN_VLK_H
+
+#define VK_NO_PROTOTYPES
+#include <pthread.h>
+#include <stdatomic.h>
+#include <vulkan/vulkan_core.h>
+
+#include "gpu/gpu.h"
+
+enum {
+  VLK_MAX_DEVICES = 16,
+  VLK_MAX_HEAPS = VK_MAX_MEMORY_HEAPS,
+  VLK_SETS = 256,                /* descriptor sets of one pool */
+  VLK_IN_FLIGHT = 4,             /* submissions of a stream, the one being recorded among them */
+  VLK_COMMANDS = 1024,           /* of one submission, at most */
+  VLK_QUOTA = 1024,              /* work of the first submissions, see stream.c */
+  VLK_STAGING = 8 * 1024 * 1024, /* bytes of the buffer that copies from and to the host go through */
+};
+
+/* ---- loader.c ---- */
+
+/* A card as the loader shows it, read once. */
+typedef struct vlk_card {
+  VkPhysicalDevice handle;
+  VkPhysicalDeviceProperties properties;
+  VkPhysicalDeviceMemoryProperties memory;
+  VkPhysicalDeviceIDProperties id;
+  VkPhysicalDeviceSubgroupProperties subgroup;
+  VkPhysicalDeviceMaintenance3Properties allocation;
+  VkPhysicalDeviceDriverProperties driver; /* zeros before Vulkan 1.2 */
+  char pci[16];                            /* "0000:03:00.0", empty when not told */
+  bool has_budget;
+  int32_t queue_family; /* -1: it computes nothing */
+  uint32_t timestamp_bits;
+} vlk_card;
+
+typedef struct vlk_loader {
+  PFN_vkGetInstanceProcAddr get;
+  VkInstance instance;
+#define VLK_GLOBAL(name)   PFN_vk##name name;
+#define VLK_INSTANCE(name) PFN_vk##name name;
+#include "vulkan/functions.def"
+  uint32_t n_card;
+  vlk_card card[VLK_MAX_DEVICES];
+} vlk_loader;
+
+/* The loader with its cards; NULL when there is none, with `why` filled.  What failed is tried again at the next call. */
+const vlk_loader *vlk_load(char *why, size_t n);
+/* Text of a VkResult's number. */
+const char *vlk_result(VkResult result);
+
+/* ---- device.c ---- */
+
+int32_t vlk_devices(const accel_plugin_host *host, accel_plugin_device *out, uint32_t capacity, uint32_t *n,
+                    accel_plugin_error *error);
+int32_t vlk_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error);
+/* Empty, or why a card cannot serve at all, with what to do. */
+void vlk_unusable(const vlk_card *card, char *why, size_t n);
+static inline bool vlk_is_cpu(const vlk_card *card) { return card->properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+
+/* ---- open.c ---- */
+
+/* Layouts by the number of buffers: pipelines with as many share one. */
+typedef struct vlk_layout {
+  VkDescriptorSetLayout set;
+  VkPipelineLayout pipeline;
+} vlk_layout;
+
+typedef struct vlk_batch {
+  VkCommandPool pool;
+  VkCommandBuffer commands;
+  VkFence fence;
+  VkQueryPool times;          /* two: begin and end; null without timestamps */
+  VkDescriptorPool *sets;     /* [n_sets]; filled one after the other */
+  uint32_t n_sets, set, used; /* pools; the one being filled, and how many of it are taken */
+  uint32_t commands_n;
+  uint64_t work; /* see stream.c */
+} vlk_batch;
+
+struct gpu_stream {
+  gpu_device *device;
+  gpu_stream *next; /* in the device's free list */
+  const accel_plugin_host *host;
+  vlk_batch batch[VLK_IN_FLIGHT]; /* a ring: n_flying from `first` on are submitted, the next one is being recorded */
+  uint32_t first, n_flying;
+  bool recording;
+  double ms;
+};
+
+struct gpu_device {
+  const vlk_loader *loader;
+  const vlk_card *card;
+  VkDevice handle;
+  VkQueue queue;
+#define VLK_DEVICE(name) PFN_vk##name name;
+#include "vulkan/functions.def"
+  gpu_limits limits;
+  uint32_t users;          /* endpoints, under the lock of open.c */
+  atomic_bool lost;        /* from then on every call answers E_DEVICE_LOST */
+  atomic_bool stuck;       /* work may still run: nothing may be destroyed */
+  atomic_ullong allocated; /* bytes */
+  double ms_per_tick;
+  uint64_t timeout_ns; /* of one submission */
+  pthread_mutex_t queue_lock, staging_lock, pipeline_lock, stream_lock;
+  gpu_buffer *staging;
+  VkPipelineCache cache;
+  uint32_t made, saved; /* pipelines, and how many of them the cache on disk knows */
+  vlk_layout layout[GPU_BINDINGS + 1];
+  _Atomic(VkPipeline) pipeline[GPU_KERNELS];
+  gpu_stream *idle;
+  atomic_ullong quota; /* work of one submission, see stream.c */
+};
+
+int32_t vlk_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
+                 accel_plugin_error *error);
+void vlk_close(gpu_device *device);
+/* Fills *error from a failed call; a lost device is remembered. */
+int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result, const char *what);
+int32_t vlk_lost(accel_plugin_error *error);
+
+/* ---- memory.c ---- */
+
+struct gpu_buffer {
+  VkBuffer handle;
+  VkDeviceMemory memory;
+  uint64_t bytes;
+  void *mapped; /* coherent host address, NULL when the host does not see it */
+};
+
+int32_t vlk_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped, accel_plugin_error *error);
+void vlk_release(gpu_device *device, gpu_buffer *buffer);
+int32_t vlk_write(gpu_device *device, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t vlk_read(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
+
+/* ---- pipeline.c ---- */
+
+typedef struct vlk_module { /* SPIR-V, made at build; words NULL: the kernel is another API's */
+  const uint32_t *words;
+  size_t bytes;
+} vlk_module;
+extern const vlk_module vlk_modules[GPU_KERNELS]; /* modules.cmake */
+
+int32_t vlk_pipeline(gpu_device *device, uint32_t kernel, VkPipeline *out, accel_plugin_error *error);
+/* Reads the device's pipelines from the host's cache; writes them there when there are more.  `host` may be NULL. */
+void vlk_cache_open(gpu_device *device, const accel_plugin_host *host);
+void vlk_cache_save(gpu_device *device, const accel_plugin_host *host);
+
+/* ---- stream.c ---- */
+
+int32_t vlk_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
+int32_t vlk_dispatch(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
+int32_t vlk_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
+int32_t vlk_update(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t vlk_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
+void vlk_streams_free(gpu_device *device);
+
+#endif
