@@ -18,11 +18,9 @@ int32_t cpu_launch_op(const cpu_self *s, const kit_launch *l, accel_plugin_error
     case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
       return cpu_launch_scan(s, l, error);
     case ACCEL_PLUGIN_OP_TRANSPOSE:
-      return cpu_launch_transpose(s, l, error);
     case ACCEL_PLUGIN_OP_SLICE:
-      return cpu_launch_slice(s, l, error);
     case ACCEL_PLUGIN_OP_BROADCAST:
-      return cpu_launch_broadcast(s, l, error);
+      return cpu_launch_move(s, l, error);
     case ACCEL_PLUGIN_OP_CONCAT:
       return cpu_launch_concat(s, l, error);
     case ACCEL_PLUGIN_OP_PAD:

@@ -25,9 +25,8 @@ int32_t cpu_launch_scan(const cpu_self *self, const kit_launch *launch, accel_pl
 uint64_t cpu_scan_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_moe(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_moe_workspace(const kit_launch *shapes);
-int32_t cpu_launch_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
-int32_t cpu_launch_slice(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
-int32_t cpu_launch_broadcast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
+int32_t cpu_launch_move(const cpu_self *self, const kit_launch *launch,
+                        accel_plugin_error *error); /* transpose, slice, broadcast */
 int32_t cpu_launch_concat(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_pad(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_cast(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

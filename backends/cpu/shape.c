@@ -114,59 +114,11 @@ static void move(const cpu_self *s, const kit_launch *l, int64_t first, const in
   cpu_parallel(l, m.tasks, moves_task, &m);
 }
 
-static void strides(const kit_tensor *t, int64_t *step) {
-  int64_t n = 1;
-  for (int i = t->rank - 1; i >= 0; i--) {
-    step[i] = n;
-    n *= t->dim[i];
-  }
-}
-
-int32_t cpu_launch_transpose(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0];
-  int64_t from[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK] = {0};
-  strides(x, from);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    int64_t p = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PERM, i, -1);
-    if (p < 0 || p >= x->rank) return kit_scalar(l->node->op)(l, error); /* it says what is wrong */
-    step[i] = from[p];
-  }
-  move(s, l, 0, step);
-  return ACCEL_PLUGIN_OK;
-}
-
-/* A start or end: absent is the default, negative counts from the end, then it is clamped. */
-static int64_t slice_at(const kit_launch *l, uint32_t key, int64_t absent, int64_t n) {
-  int64_t v = absent;
-  kit_attr_d(l, key, &v, 1);
-  if (v < 0) v += n;
-  return v < 0 ? 0 : v > n ? n : v;
-}
-
-int32_t cpu_launch_slice(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t axis = kit_axis(l->node, 0, x->rank), n = x->dim[axis], by = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STEP, 1);
-  int64_t start = slice_at(l, ACCEL_PLUGIN_ATTR_START, 0, n), end = slice_at(l, ACCEL_PLUGIN_ATTR_END, n, n),
-          step[ACCEL_PLUGIN_MAX_RANK] = {0};
-  if (by < 1 || (end > start ? (end - start + by - 1) / by : 0) != out->dim[axis]) return kit_scalar(l->node->op)(l, error);
-  strides(x, step);
-  int64_t first = start * step[axis];
-  step[axis] *= by;
-  move(s, l, first, step);
-  return ACCEL_PLUGIN_OK;
-}
-
-int32_t cpu_launch_broadcast(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t from[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK] = {0};
-  strides(x, from);
-  for (int i = 0; i < x->rank; i++) {
-    int at = out->rank - x->rank + i;
-    if (at < 0 || (x->dim[i] != 1 && x->dim[i] != out->dim[at])) return kit_scalar(l->node->op)(l, error);
-    step[at] = x->dim[i] == 1 ? 0 : from[i];
-  }
-  move(s, l, 0, step);
-  return ACCEL_PLUGIN_OK;
+int32_t cpu_launch_move(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  kit_moves m;
+  const int32_t rc = kit_moves_of(l, &m, error);
+  if (!rc) move(s, l, m.first, m.step);
+  return rc;
 }
 
 /* ---- concat ---- */
@@ -261,23 +213,12 @@ static void pad_task(void *arg, uint32_t task, uint32_t worker) {
 int32_t cpu_launch_pad(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   pad_job j = {.x = x, .out = out, .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
-  double value = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_VALUE, 0.0);
-  float real = (float)value;
   (void)s;
   if (!x->elements || !out->elements || !x->rank) return kit_scalar(l->node->op)(l, error);
-  if (out->dtype == ACCEL_PLUGIN_F32)
-    memcpy(&j.fill, &real, 4);
-  else
-    j.fill = (int32_t)value;
-  for (uint32_t i = 0; i < x->rank; i++) {
-    int64_t before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0),
-            after = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + x->rank, 0);
-    bool fits =
-        before >= 0 && after >= 0 && (j.kind != ACCEL_PLUGIN_PAD_REFLECT || (before < x->dim[i] && after < x->dim[i]));
-    if (!fits) return kit_scalar(l->node->op)(l, error); /* it says what is wrong */
-    j.before[i] = before;
-  }
-  strides(x, j.step);
+  const int32_t rc = kit_pads_of(l, j.before, error);
+  if (rc) return rc;
+  j.fill = (int32_t)kit_pad_value(l);
+  kit_strides(x, j.step);
   j.rows = kit_row_count(out);
   j.tasks = cpu_tasks(l, j.rows, NS_MOVED * (double)kit_cols(out) + 5);
   cpu_parallel(l, j.tasks, pad_task, &j);

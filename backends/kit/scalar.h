@@ -45,6 +45,26 @@ static inline kit_around kit_split(const kit_tensor *t, int64_t axis) {
   return a;
 }
 
+/* Elements between neighbours along each dim; rows may lie apart (row_stride). */
+void kit_strides(const kit_tensor *t, int64_t *step);
+/* out[at] = x[first + sum at[i] * step[i]] over the dims of the result.  Elements are 4 bytes wide. */
+typedef struct kit_moves {
+  int rank;
+  int64_t first, dim[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK];
+} kit_moves;
+/* Of a transpose, slice or broadcast; E_ARGUMENT when the shapes disagree with the attributes. */
+int32_t kit_moves_of(const kit_launch *launch, kit_moves *out, accel_plugin_error *error);
+/* Of a pad: elements before each dim, [rank of x], checked against x; the constant's bits. */
+int32_t kit_pads_of(const kit_launch *launch, int64_t *before, accel_plugin_error *error);
+uint32_t kit_pad_value(const kit_launch *launch);
+
+/* Geometry of the last one or two dims of conv, conv_transpose and pool; one dim is treated as two with a height of 1.
+ * w NULL: the window is the KERNEL attribute. */
+typedef struct kit_plane {
+  int64_t in[2], out[2], kernel[2], stride[2], begin[2], end[2], dilation[2];
+} kit_plane;
+kit_plane kit_plane_of(const kit_launch *launch, const kit_tensor *w);
+
 /* Which inputs an output index of resize reads, along one dim. */
 typedef struct kit_taps {
   int64_t *index; /* [out][width] */

@@ -4,16 +4,10 @@
 
 #include "kit/scalar.h"
 
-/* Geometry of the last one or two dims. */
-typedef struct plane {
-  int64_t in[2], out[2], kernel[2], stride[2], begin[2], end[2], dilation[2];
-} plane;
-
-/* key KERNEL: from the attribute; otherwise from w's last dims. */
-static plane plane_of(const kit_launch *l, const kit_tensor *w) {
+kit_plane kit_plane_of(const kit_launch *l, const kit_tensor *w) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   uint32_t n = x->rank - 2u, skip = 2 - n;
-  plane p = {.in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+  kit_plane p = {.in = {1, 1}, .out = {1, 1}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
   for (uint32_t i = 0; i < n; i++) {
     p.in[i + skip] = x->dim[2 + i];
     p.out[i + skip] = out->dim[2 + i];
@@ -29,7 +23,7 @@ static plane plane_of(const kit_launch *l, const kit_tensor *w) {
 /* ---- conv over planes ---- */
 
 /* x[C/g,H,W] of one group, w[C/g,kh,kw] of one output channel, at (oy, ox). */
-static double window(const plane *p, const float *x, const float *w, int64_t channels, int64_t oy, int64_t ox) {
+static double window(const kit_plane *p, const float *x, const float *w, int64_t channels, int64_t oy, int64_t ox) {
   double sum = 0;
   for (int64_t c = 0; c < channels; c++)
     for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
@@ -47,7 +41,7 @@ static double window(const plane *p, const float *x, const float *w, int64_t cha
 static int32_t conv_planes(const kit_launch *l) {
   const kit_tensor *x = &l->in[0], *w = &l->in[1], *out = &l->out[0];
   const float *bias = kit_f32(&l->in[2]), *residual = kit_f32(&l->in[3]);
-  plane p = plane_of(l, w);
+  kit_plane p = kit_plane_of(l, w);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
   int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), outputs = w->dim[0], channels = w->dim[1],
@@ -138,7 +132,7 @@ int32_t kit_scalar_CONV(const kit_launch *l, accel_plugin_error *error) {
 /* ---- conv_transpose ---- */
 
 /* Input index that reaches output o through kernel tap k, or -1. */
-static int64_t source(const plane *p, int axis, int64_t o, int64_t k) {
+static int64_t source(const kit_plane *p, int axis, int64_t o, int64_t k) {
   int64_t at = o + p->begin[axis] - k * p->dilation[axis];
   return at >= 0 && at % p->stride[axis] == 0 && at / p->stride[axis] < p->in[axis] ? at / p->stride[axis] : -1;
 }
@@ -146,7 +140,7 @@ static int64_t source(const plane *p, int axis, int64_t o, int64_t k) {
 int32_t kit_scalar_CONV_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *w = &l->in[1], *out = &l->out[0]; /* w[C,O/g,kh,kw] */
   const float *bias = kit_f32(&l->in[2]);
-  plane p = plane_of(l, w);
+  kit_plane p = kit_plane_of(l, w);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   float alpha = kit_act_alpha(l->node, act);
   int64_t groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1), per_in = x->dim[1] / groups, per_out = w->dim[1],
@@ -173,7 +167,7 @@ int32_t kit_scalar_CONV_TRANSPOSE(const kit_launch *l, accel_plugin_error *error
 /* ---- pool ---- */
 
 /* Window of output o along an axis: [from, to) in the input, and its length with padding. */
-static void pool_range(const plane *p, int axis, bool adaptive, int64_t o, int64_t *from, int64_t *to, int64_t *padded) {
+static void pool_range(const kit_plane *p, int axis, bool adaptive, int64_t o, int64_t *from, int64_t *to, int64_t *padded) {
   int64_t n = p->in[axis];
   if (adaptive) { /* torch: floor(o n / out) .. ceil((o + 1) n / out) */
     *from = o * n / p->out[axis];
@@ -191,7 +185,7 @@ static void pool_range(const plane *p, int axis, bool adaptive, int64_t o, int64
 int32_t kit_scalar_POOL(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   const int64_t *sizes;
-  plane p = plane_of(l, NULL);
+  kit_plane p = kit_plane_of(l, NULL);
   bool adaptive = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_ADAPTIVE, &sizes) > 0,
        max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 1) == ACCEL_PLUGIN_POOL_MAX;
   bool count_pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;

@@ -13,15 +13,6 @@ static bool next(int64_t *at, const int64_t *dim, int rank) {
   return false;
 }
 
-/* Elements between neighbours along each dim. */
-static void strides(const kit_tensor *t, int64_t *step) {
-  int64_t n = 1;
-  for (int i = t->rank - 1; i >= 0; i--) {
-    step[i] = n;
-    n *= t->dim[i];
-  }
-}
-
 /* out[at] = x[first + sum at[i] * step[i]] */
 static void copy_strided(const kit_tensor *x, const kit_tensor *out, int64_t first, const int64_t *step) {
   int64_t at[ACCEL_PLUGIN_MAX_RANK] = {0};
@@ -44,57 +35,16 @@ int32_t kit_scalar_RESHAPE(const kit_launch *l, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-int32_t kit_scalar_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0];
-  int64_t from[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK];
-  strides(x, from);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    int64_t p = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PERM, i, -1);
-    if (p < 0 || p >= x->rank)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "perm has %lld at %u", (long long)p, i);
-    step[i] = from[p];
-  }
-  copy_strided(x, &l->out[0], 0, step);
-  return ACCEL_PLUGIN_OK;
+static int32_t move(const kit_launch *l, accel_plugin_error *error) {
+  kit_moves m;
+  const int32_t rc = kit_moves_of(l, &m, error);
+  if (!rc) copy_strided(&l->in[0], &l->out[0], m.first, m.step);
+  return rc;
 }
 
-/* A start or end: absent is the default, negative counts from the end, then it is clamped. */
-static int64_t slice_at(const kit_launch *l, uint32_t key, int64_t absent, int64_t n) {
-  int64_t v = absent;
-  kit_attr_d(l, key, &v, 1);
-  if (v < 0) v += n;
-  return v < 0 ? 0 : v > n ? n : v;
-}
-
-int32_t kit_scalar_SLICE(const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t axis = kit_axis(l->node, 0, x->rank), n = x->dim[axis], by = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STEP, 1);
-  int64_t start = slice_at(l, ACCEL_PLUGIN_ATTR_START, 0, n), end = slice_at(l, ACCEL_PLUGIN_ATTR_END, n, n),
-          step[ACCEL_PLUGIN_MAX_RANK];
-  if (by < 1 || (end > start ? (end - start + by - 1) / by : 0) != out->dim[axis])
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld..%lld by %lld of %lld does not give %lld",
-                           (long long)start, (long long)end, (long long)by, (long long)n, (long long)out->dim[axis]);
-  strides(x, step);
-  int64_t first = start * step[axis];
-  step[axis] *= by;
-  copy_strided(x, out, first, step);
-  return ACCEL_PLUGIN_OK;
-}
-
-int32_t kit_scalar_BROADCAST(const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  int64_t from[ACCEL_PLUGIN_MAX_RANK], step[ACCEL_PLUGIN_MAX_RANK] = {0};
-  strides(x, from);
-  for (int i = 0; i < x->rank; i++) {
-    int at = out->rank - x->rank + i;
-    if (at < 0 || (x->dim[i] != 1 && x->dim[i] != out->dim[at]))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dim %d of x is %lld and does not broadcast", i,
-                             (long long)x->dim[i]);
-    step[at] = x->dim[i] == 1 ? 0 : from[i];
-  }
-  copy_strided(x, out, 0, step);
-  return ACCEL_PLUGIN_OK;
-}
+int32_t kit_scalar_TRANSPOSE(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
+int32_t kit_scalar_SLICE(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
+int32_t kit_scalar_BROADCAST(const kit_launch *l, accel_plugin_error *error) { return move(l, error); }
 
 int32_t kit_scalar_CONCAT(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *out = &l->out[0];
@@ -126,27 +76,17 @@ int32_t kit_scalar_PAD(const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int64_t kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_PAD_CONSTANT), step[ACCEL_PLUGIN_MAX_RANK],
           at[ACCEL_PLUGIN_MAX_RANK] = {0};
-  double value = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_VALUE, 0.0);
-  float real = (float)value;
-  int32_t fill = (int32_t)value;
-  if (out->dtype == ACCEL_PLUGIN_F32) memcpy(&fill, &real, 4);
-  for (uint32_t i = 0; i < x->rank; i++) {
-    int64_t before = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0),
-            after = kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i + x->rank, 0);
-    bool fits = kind == ACCEL_PLUGIN_PAD_CONSTANT || (before == 0 && after == 0) ||
-                (kind == ACCEL_PLUGIN_PAD_EDGE ? x->dim[i] > 0 : before < x->dim[i] && after < x->dim[i]);
-    if (before < 0 || after < 0 || !fits)
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "pads %lld and %lld do not fit dim %u of %lld",
-                             (long long)before, (long long)after, i, (long long)x->dim[i]);
-  }
+  int64_t before[ACCEL_PLUGIN_MAX_RANK];
+  const int32_t fill = (int32_t)kit_pad_value(l), rc = kit_pads_of(l, before, error);
+  if (rc) return rc;
   if (!out->elements) return ACCEL_PLUGIN_OK;
-  strides(x, step);
+  kit_strides(x, step);
   int64_t k = 0;
   do {
     int64_t from = 0;
     bool inside = true;
     for (uint32_t i = 0; i < x->rank; i++) {
-      int64_t s = padded_index(kind, at[i] - kit_listed(l->node, ACCEL_PLUGIN_ATTR_PADS, i, 0), x->dim[i]);
+      int64_t s = padded_index(kind, at[i] - before[i], x->dim[i]);
       inside &= s >= 0;
       from += s * step[i];
     }
