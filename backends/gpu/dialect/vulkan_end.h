@@ -1,1 +1,2 @@
+/* vulkan_end.h - the end of main. */
 }
