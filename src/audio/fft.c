@@ -1,0 +1,65 @@
+/* fft.c - see fft.h. */
+#include "audio/fft.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef accel__fft_vec vec;
+
+accel_status accel__fft_new(int32_t n, accel__fft *out) {
+  const double pi = 3.14159265358979323846;
+  *out = (accel__fft){.n = n};
+  if (n < 1 || n > 65536)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "a Fourier transform of %d samples; 1 to 65536 can be done", n);
+  for (int32_t rest = n, r = 4; rest > 1;) {
+    while (rest % r) r = r == 4 ? 2 : r == 2 ? 3 : r + 2;
+    out->radix[out->passes++] = r;
+    rest /= r;
+  }
+  out->twiddle = malloc((size_t)n * sizeof *out->twiddle);
+  if (!out->twiddle) return accel__no_memory((size_t)n * sizeof *out->twiddle);
+  for (int32_t k = 0; k < n; k++) {
+    out->twiddle[k][0] = cos(2.0 * pi * k / n);
+    out->twiddle[k][1] = -sin(2.0 * pi * k / n);
+  }
+  return ACCEL_OK;
+}
+
+void accel__fft_free(accel__fft *fft) {
+  free(fft->twiddle);
+  fft->twiddle = NULL;
+}
+
+accel_status accel__fft_room_new(const accel__fft *fft, accel__fft_room *out) {
+  const size_t n = (size_t)fft->n;
+  vec *at = aligned_alloc(sizeof(vec), 4 * n * sizeof(vec));
+  *out = (accel__fft_room){.re = {at, at + 2 * n}, .im = {at + n, at + 3 * n}, .block = at};
+  return at ? ACCEL_OK : accel__no_memory(4 * n * sizeof(vec));
+}
+
+void accel__fft_room_free(accel__fft_room *room) { free(room->block); }
+
+#define FFT_NAME(name) name##_any
+#define TARGET
+#include "audio/fft_body.h"
+#undef FFT_NAME
+#undef TARGET
+
+#if defined(__x86_64__)
+#define FFT_NAME(name) name##_avx2
+#define TARGET         __attribute__((target("avx2,fma")))
+#include "audio/fft_body.h"
+#undef FFT_NAME
+#undef TARGET
+#endif
+
+void accel__fft_power(const accel__fft *fft, accel__fft_room *room, double (*power)[ACCEL__FFT_FRAMES]) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    power_avx2(fft, room, power);
+    return;
+  }
+#endif
+  power_any(fft, room, power);
+}

@@ -1,0 +1,231 @@
+/* audio_sound_test.c - sound files, resampling and feature extractors against soundfile, torchaudio and transformers
+ * (tests/goldens/make_audio_goldens.py). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audio/audio.h"
+#include "audio/fft.h"
+#include "core/file.h"
+
+#define AUDIO ACCEL_FIXTURES "/audio/"
+
+static accel_tensors *read_tensors(const char *path) {
+  accel_tensors *t = NULL;
+  if (accel_tensors_read(path, &t) != ACCEL_OK) fail_msg("%s", accel_last_error());
+  return t;
+}
+
+static const accel_tensor *find(const accel_tensors *t, const char *format, ...) {
+  char name[128];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  for (uint32_t i = 0; i < t->n; i++)
+    if (!strcmp(t->item[i].name, name)) return &t->item[i];
+  return NULL;
+}
+
+static int64_t elements(const accel_tensor *t) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < t->rank; i++) n *= t->dim[i];
+  return n;
+}
+
+static void assert_close(const char *what, const float *got, const accel_tensor *want, double bound) {
+  const float *expected = want->data;
+  for (int64_t i = 0; i < elements(want); i++)
+    if (!(fabs((double)got[i] - expected[i]) <= bound))
+      fail_msg("%s: element %lld is %.7g, not %.7g", what, (long long)i, got[i], expected[i]);
+}
+
+/* ---- files ---- */
+
+static void files_are_read(void **state) {
+  (void)state;
+  accel_tensors *t = read_tensors(AUDIO "sounds.safetensors");
+  uint32_t read = 0;
+  for (uint32_t i = 0; i < t->n; i++) {
+    const char *name = t->item[i].name;
+    char path[512];
+    accel__sound s;
+    if (!strncmp(name, "rate.", 5)) continue;
+    snprintf(path, sizeof path, AUDIO "sounds/%s", name);
+    if (accel__sound_read(path, &s) != ACCEL_OK) {
+      if (!strstr(name, ".wav") && strstr(accel_last_error(), "libsndfile.so.1")) continue; /* not installed: explained */
+      fail_msg("%s", accel_last_error());
+    }
+    assert_int_equal((int64_t)s.frames, elements(&t->item[i]));
+    assert_int_equal(s.rate, *(const int64_t *)find(t, "rate.%s", name)->data);
+    /* Vorbis decoders may differ by a rounding */
+    assert_close(name, s.samples, &t->item[i], strstr(name, ".ogg") ? 1e-6 : 1e-7);
+    accel__sound_free(&s);
+    read++;
+  }
+  assert_true(read >= 17);
+  accel_tensors_free(&t);
+}
+
+static void bad_files_are_refused(void **state) {
+  (void)state;
+  accel__arena arena = {0};
+  char **names;
+  size_t n;
+  assert_int_equal(accel__list_directory(AUDIO "bad", &arena, &names, &n), ACCEL_OK);
+  assert_true(n >= 14);
+  for (size_t i = 0; i < n; i++) {
+    accel__sound s;
+    const accel_status status = accel__sound_read(accel__path_join(&arena, AUDIO "bad", names[i]), &s);
+    if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED) fail_msg("%s is taken: %d", names[i], status);
+    assert_non_null(strstr(accel_last_error(), names[i]));
+    assert_null(s.samples);
+  }
+  accel__arena_free(&arena);
+}
+
+/* ---- transforms ---- */
+
+static void power_spectra(void **state) {
+  (void)state;
+  const int32_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 30, 49, 350, 400, 512};
+  for (size_t c = 0; c < sizeof sizes / sizeof *sizes; c++) {
+    const int32_t n = sizes[c];
+    accel__fft fft;
+    accel__fft_room room;
+    assert_int_equal(accel__fft_new(n, &fft), ACCEL_OK);
+    assert_int_equal(accel__fft_room_new(&fft, &room), ACCEL_OK);
+    double(*power)[ACCEL__FFT_FRAMES] = malloc((size_t)(n / 2 + 1) * sizeof *power), *x = malloc((size_t)n * 8 * sizeof *x);
+    for (int32_t i = 0; i < n; i++)
+      for (int f = 0; f < 8; f++) {
+        x[f * n + i] = sin(1.7 * i * (f + 1) + f) + 0.1 * f;
+        (f < 4 ? room.re : room.im)[0][i][f % 4] = x[f * n + i];
+      }
+    accel__fft_power(&fft, &room, power);
+    for (int32_t k = 0; k <= n / 2; k++)
+      for (int f = 0; f < 8; f++) {
+        double re = 0.0, im = 0.0;
+        for (int32_t i = 0; i < n; i++) {
+          re += x[f * n + i] * cos(2.0 * M_PI * k * i / n);
+          im += x[f * n + i] * sin(2.0 * M_PI * k * i / n);
+        }
+        assert_true(fabs(power[k][f] - (re * re + im * im)) < 1e-9 * n * n);
+      }
+    free(power);
+    free(x);
+    accel__fft_room_free(&room);
+    accel__fft_free(&fft);
+  }
+  accel__fft none;
+  assert_int_equal(accel__fft_new(0, &none), ACCEL_ERROR_ARGUMENT);
+}
+
+static void other_rates(void **state) {
+  (void)state;
+  accel_tensors *t = read_tensors(AUDIO "resample.safetensors");
+  uint32_t seen = 0;
+  for (uint32_t i = 0; i < t->n; i++) {
+    unsigned from, to;
+    if (sscanf(t->item[i].name, "out.%u.%u", &from, &to) != 2) continue;
+    const accel_tensor *in = find(t, "in.%u", from);
+    accel__sound s = {.samples = malloc((size_t)elements(in) * 4), .frames = (uint64_t)elements(in), .rate = from};
+    memcpy(s.samples, in->data, s.frames * 4);
+    assert_int_equal(accel__resample(&s, to), ACCEL_OK);
+    assert_int_equal(s.rate, to);
+    assert_int_equal((int64_t)s.frames, elements(&t->item[i]));
+    assert_close(t->item[i].name, s.samples, &t->item[i], 2e-7);
+    accel__sound_free(&s);
+    seen++;
+  }
+  assert_int_equal(seen, 8);
+  accel_tensors_free(&t);
+}
+
+/* ---- extractors ---- */
+
+static void check_features(const char *name, accel__pool *pool) {
+  char path[512];
+  accel__audio_processor p;
+  accel__audio_features f;
+  accel__sound sounds[4];
+  uint32_t n = 0;
+  snprintf(path, sizeof path, AUDIO "features/%s/golden.safetensors", name);
+  accel_tensors *t = read_tensors(path);
+  *strrchr(path, '/') = 0;
+  if (accel__audio_processor_load(path, &p) != ACCEL_OK) fail_msg("%s", accel_last_error());
+  for (const accel_tensor *in; (in = find(t, "in.%u", n)); n++)
+    sounds[n] = (accel__sound){.samples = in->data, .frames = (uint64_t)elements(in), .rate = p.rate};
+  const accel__audio_options how = {.longest = strstr(name, "longest") != NULL};
+  if (accel__audio_features_of(&p, sounds, n, &how, pool, &f) != ACCEL_OK) fail_msg("%s: %s", name, accel_last_error());
+  const accel_tensor *want = find(t, "out.%s", f.name), *mask = find(t, "out.attention_mask"),
+                     *longer = find(t, "out.is_longer");
+  assert_non_null(want);
+  assert_int_equal(f.rank, want->rank);
+  for (uint32_t d = 0; d < f.rank; d++) assert_int_equal(f.dim[d], want->dim[d]);
+  assert_close(name, f.values, want, 1e-4);
+  if (!f.mask != !mask) fail_msg("%s: attention_mask is %s", name, mask ? "missing" : "unexpected");
+  for (int64_t i = 0; mask && i < elements(mask); i++) assert_int_equal(f.mask[i], ((const int64_t *)mask->data)[i]);
+  if (mask) assert_int_equal(f.mask_length, mask->dim[1]);
+  assert_int_equal(!f.is_longer, !longer);
+  for (int64_t i = 0; longer && n == 1 && i < elements(longer); i++)
+    assert_int_equal(f.is_longer[i], ((const int64_t *)longer->data)[i]);
+  accel__audio_features_free(&f);
+  accel__audio_processor_free(&p);
+  accel_tensors_free(&t);
+}
+
+static void features_are_transformers(void **state) {
+  (void)state;
+  accel__arena arena = {0};
+  accel__pool *pool;
+  char **names;
+  size_t n;
+  assert_int_equal(accel__pool_create_exactly(3, &pool), ACCEL_OK);
+  assert_int_equal(accel__list_directory(AUDIO "features", &arena, &names, &n), ACCEL_OK);
+  assert_true(n >= 13);
+  for (size_t i = 0; i < n; i++) {
+    check_features(names[i], NULL);
+    check_features(names[i], pool);
+  }
+  accel__arena_free(&arena);
+  accel__pool_destroy(&pool);
+}
+
+/* Sounds that cannot be used are errors; a long one is cut where the seed says. */
+static void limits(void **state) {
+  (void)state;
+  accel__audio_processor p;
+  accel__audio_features f, g;
+  float *x = calloc(40000, sizeof *x);
+  for (int i = 0; i < 40000; i++) x[i] = sinf(0.0001f * (float)i * (float)i);
+  accel__sound none = {.samples = x, .rate = 16000}, slow = {.samples = x, .frames = 100, .rate = 8000},
+               tall = {.samples = x, .frames = 40000, .rate = 16000};
+  assert_int_equal(accel__audio_processor_load(AUDIO "features/wav2vec2", &p), ACCEL_OK);
+  assert_int_equal(accel__audio_features_of(&p, &none, 1, NULL, NULL, &f), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__audio_features_of(&p, &slow, 1, NULL, NULL, &f), ACCEL_ERROR_ARGUMENT);
+  accel__audio_processor_free(&p);
+  assert_int_equal(accel__audio_processor_load(AUDIO "features/clap_repeat", &p), ACCEL_OK);
+  assert_int_equal(accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 1}, NULL, &f), ACCEL_OK);
+  assert_int_equal(accel__audio_features_of(&p, &tall, 1, &(accel__audio_options){.seed = 2}, NULL, &g), ACCEL_OK);
+  assert_int_equal(f.is_longer[0], 1);
+  assert_true(memcmp(f.values, g.values, (size_t)(f.dim[2] * f.dim[3]) * 4) != 0);
+  accel__audio_features_free(&f);
+  accel__audio_features_free(&g);
+  accel__audio_processor_free(&p);
+  assert_int_equal(accel__audio_processor_load(AUDIO "sounds", &p), ACCEL_ERROR_NOT_FOUND);
+  free(x);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(files_are_read), cmocka_unit_test(bad_files_are_refused),     cmocka_unit_test(power_spectra),
+      cmocka_unit_test(other_rates),    cmocka_unit_test(features_are_transformers), cmocka_unit_test(limits),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
