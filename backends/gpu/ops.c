@@ -4,6 +4,16 @@
 static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_SOFTMAX] = {gpu_op_softmax, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_UNARY] = {gpu_op_unary, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_RESHAPE] = {gpu_op_reshape, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_TRANSPOSE] = {gpu_op_move, NULL, 1, NULL},
+    [ACCEL_PLUGIN_OP_SLICE] = {gpu_op_move, NULL, 1, NULL},
+    [ACCEL_PLUGIN_OP_BROADCAST] = {gpu_op_move, NULL, 1, NULL},
+    [ACCEL_PLUGIN_OP_CONCAT] = {gpu_op_concat, NULL, 0xffffffffu, NULL},
+    [ACCEL_PLUGIN_OP_PAD] = {gpu_op_pad, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_REDUCE] = {gpu_op_reduce, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_GROUP_NORM] = {gpu_op_group_norm, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_POOL] = {gpu_op_pool, NULL, 0, NULL},
+    [ACCEL_PLUGIN_OP_RESIZE] = {gpu_op_resize, NULL, 0, NULL},
 };
 
 const gpu_op *gpu_op_of(uint32_t op) { return &table[op <= ACCEL_PLUGIN_OP_COUNT ? op : 0]; }

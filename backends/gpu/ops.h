@@ -211,5 +211,13 @@ const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
 #define GPU_OP(name) int32_t gpu_op_##name(gpu_run *run, const kit_launch *l, accel_plugin_error *error)
 GPU_OP(softmax);
 GPU_OP(unary);
+GPU_OP(move); /* transpose, slice, broadcast */
+GPU_OP(reshape);
+GPU_OP(concat);
+GPU_OP(pad);
+GPU_OP(reduce);
+GPU_OP(group_norm);
+GPU_OP(pool);
+GPU_OP(resize);
 
 #endif
