@@ -109,6 +109,42 @@ accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv 
   return convolve(b, x, c, w, bias);
 }
 
+accel__tensor accel__conv1d_by(accel__build *b, accel__tensor x, const accel__conv1 *c, accel__tensor w, accel__tensor bias,
+                               int32_t space) {
+  int64_t stride = c->stride > 0 ? c->stride : 1, pads[2] = {c->before, c->after};
+  bool fused = c->act != NULL && c->act->then == 0;
+  accel__attr attr[6] = {ACCEL_IV(STRIDE, &stride, 1), ACCEL_IV(PADS, pads, 2),
+                         ACCEL_I(GROUPS, c->groups > 0 ? c->groups : 1)};
+  uint32_t n = 3;
+  if (space >= 0) attr[n++] = ACCEL_I(SPACE, space);
+  if (fused) attr[n++] = ACCEL_I(ACT, c->act->act);
+  if (fused && c->act->alpha != 0) attr[n++] = ACCEL_F(ACT_ALPHA, c->act->alpha);
+  accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, bias}, 3, attr, n, NULL, 1);
+  return c->act != NULL && !fused ? accel__activate(b, y, c->act) : y;
+}
+
+accel__tensor accel__conv1d(accel__build *b, accel__tensor x, const accel__conv1 *c, const char *format, ...) {
+  FORMAT_NAME(name);
+  char full[NAME_BYTES + 16];
+  int64_t dims[3] = {c->out, channels_of(b, x) / (c->groups > 0 ? c->groups : 1), c->kernel};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, full), bias = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (c->bias) bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->out, full);
+  return accel__conv1d_by(b, x, c, w, bias, -1);
+}
+
+accel__tensor accel__group_norm(accel__build *b, accel__tensor x, int64_t groups, double eps, const char *name) {
+  char full[NAME_BYTES];
+  int64_t n = channels_of(b, x);
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor gamma = accel__table(b, 1, &n, full), beta;
+  snprintf(full, sizeof full, "%s.bias", name);
+  beta = accel__table(b, 1, &n, full);
+  accel__attr attr[] = {ACCEL_I(GROUPS, groups), ACCEL_F(EPS, eps)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_GROUP_NORM, (accel__tensor[]){x, gamma, beta}, 3, attr, 2, NULL, 1);
+}
+
 accel__tensor accel__transpose(accel__build *b, accel__tensor x, uint32_t rank, const int64_t *perm) {
   accel__attr attr = ACCEL_IV(PERM, perm, rank);
   return accel__node(b->p, ACCEL_PLUGIN_OP_TRANSPOSE, &x, 1, &attr, 1, NULL, 1);
@@ -186,6 +222,11 @@ accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim p
 }
 
 /* ---- rows picked, numbers counted ---- */
+
+accel__tensor accel__reduce_last(accel__build *b, accel__tensor x) {
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_LAST), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 1)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_REDUCE, &x, 1, attr, 3, NULL, 1);
+}
 
 accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset) {
   accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, factor), ACCEL_F(BETA, offset)};
@@ -345,6 +386,15 @@ static accel_status fold_bias(const void *user, const float *const *part, const 
   return ACCEL_OK;
 }
 
+/* parts: gamma, running_var -> gamma / sqrt(var + eps) */
+static accel_status norm_factor(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const folded *f = user;
+  if (parts != 2 || n[0] != f->channels || n[1] != n[0])
+    return accel__fail(ACCEL_ERROR_FORMAT, "a batch norm's weight and variance differ in size");
+  for (int64_t o = 0; o < n[0]; o++) out[o] = (float)((double)part[0][o] / sqrt((double)part[1][o] + f->eps));
+  return ACCEL_OK;
+}
+
 accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
                                  const char *norm) {
   int64_t groups = c->groups > 0 ? c->groups : 1;
@@ -373,4 +423,77 @@ accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__
   if (weight.name == NULL || bias.name == NULL)
     return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
   return convolve(b, x, c, accel__weight(b->p, &weight), accel__weight(b->p, &bias));
+}
+
+void accel__batch_norm(accel__build *b, int64_t n, double eps, const char *norm, accel__tensor *factor,
+                       accel__tensor *offset) {
+  folded *f = accel__arena_alloc(b->arena, sizeof *f);
+  *factor = *offset = -1;
+  if (f == NULL) {
+    accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+    return;
+  }
+  *f = (folded){.eps = eps, .channels = n, .weights = n};
+  const char *gamma = accel__resolve(b, "%s.weight", norm), *var = accel__resolve(b, "%s.running_var", norm);
+  const char *mean = accel__resolve(b, "%s.running_mean", norm), *beta = accel__resolve(b, "%s.bias", norm);
+  accel__weight_spec one = {.name = accel__arena_printf(b->arena, "%s.factor", norm),
+                            .use = ACCEL_PLUGIN_USE_PLAIN,
+                            .rank = 1,
+                            .dim = {n},
+                            .parts = {gamma, var},
+                            .n_parts = 2,
+                            .derive = norm_factor,
+                            .derive_user = f};
+  accel__weight_spec two = {.name = accel__arena_printf(b->arena, "%s.offset", norm),
+                            .use = ACCEL_PLUGIN_USE_PLAIN,
+                            .rank = 1,
+                            .dim = {n},
+                            .parts = {beta, mean, gamma, var},
+                            .n_parts = 4,
+                            .derive = fold_bias,
+                            .derive_user = f};
+  if (one.name == NULL || two.name == NULL) return;
+  *factor = accel__weight(b->p, &one);
+  *offset = accel__weight(b->p, &two);
+}
+
+/* ---- weight_norm ---- */
+
+typedef struct normed {
+  int64_t rows, last; /* elements of v: rows * last */
+} normed;
+
+/* parts: v [.., last], g [last] -> v g / |v[:, k]| */
+static accel_status norm_weight(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const normed *w = user;
+  if (parts != 2 || n[0] != w->rows * w->last || n[1] != w->last)
+    return accel__fail(ACCEL_ERROR_FORMAT, "weight_norm of %lld elements with %lld lengths", (long long)n[0],
+                       (long long)n[1]);
+  for (int64_t k = 0; k < w->last; k++) {
+    double sum = 0;
+    for (int64_t r = 0; r < w->rows; r++) sum += (double)part[0][r * w->last + k] * (double)part[0][r * w->last + k];
+    const double factor = sum > 0 ? (double)part[1][k] / sqrt(sum) : 0.0;
+    for (int64_t r = 0; r < w->rows; r++) out[r * w->last + k] = (float)((double)part[0][r * w->last + k] * factor);
+  }
+  return ACCEL_OK;
+}
+
+accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name) {
+  static const char *const spelled[2][2] = {{"parametrizations.weight.original1", "parametrizations.weight.original0"},
+                                            {"weight_v", "weight_g"}};
+  normed *w = accel__arena_alloc(b->arena, sizeof *w);
+  if (w == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  *w = (normed){.rows = dims[0] * dims[1], .last = dims[2]};
+  const bool old = b->request->checkpoint == NULL || accel__has(b, "%s.weight_v", name);
+  accel__weight_spec spec = {
+      .name = accel__arena_printf(b->arena, "%s.weight.normed", accel__resolve(b, "%s", name)),
+      .use = ACCEL_PLUGIN_USE_CONV,
+      .rank = 3,
+      .dim = {dims[0], dims[1], dims[2]},
+      .parts = {accel__resolve(b, "%s.%s", name, spelled[old][0]), accel__resolve(b, "%s.%s", name, spelled[old][1])},
+      .n_parts = 2,
+      .derive = norm_weight,
+      .derive_user = w};
+  if (spec.name == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  return accel__weight(b->p, &spec);
 }

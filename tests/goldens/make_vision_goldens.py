@@ -133,7 +133,7 @@ def timm_names(key):
 
 
 def detr(**more):
-    return T.DetrConfig(**{"backbone_config": resnet(out_features=["stage3"]), "d_model": 16, "num_queries": 7, "encoder_layers": 2, "decoder_layers": 2,
+    return T.DetrConfig(**{"backbone_config": resnet(out_features=["stage2", "stage3"]), "d_model": 16, "num_queries": 7, "encoder_layers": 2, "decoder_layers": 2,
                            "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 19, "decoder_ffn_dim": 23, "num_labels": 4, **more})
 
 
@@ -147,6 +147,8 @@ def detr_fixtures():
                                              case("DetrForObjectDetection", "plain", pixels("e", 1, 3, 64, 48))])
     learned = detr(position_embedding_type="learned", activation_function="gelu", auxiliary_loss=True)
     yield "detr_learned", dict(config=learned, cases=[case("DetrModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
+    yield "detr_timm_names", dict(config=detr(backbone_config=resnet(out_features=["stage3"], layer_type="basic")), stored_as=timm_names,
+                                  cases=[case("DetrForObjectDetection", "masked", masked)])
     yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)
 
 
