@@ -1,9 +1,9 @@
 /* beam.c - beam search as transformers 5 does it (GenerationMixin._beam_search), step by step, with its scores.
  *
  * Of each step the best max(2, 1 + EOS tokens) * num_beams continuations of all beams are looked at.  Those that end and are
- * among the num_beams best may enter the finished ones, by their score divided by length^length_penalty; the best that do not
- * end run on.  The search is over when no running beam can be expected to do better (early_stopping says how that is judged)
- * or when everything ends.  Scores are fp32, as there.
+ * among the num_beams best may enter the finished ones, by their score divided by length^length_penalty; the best that do
+ * not end run on.  The search is over when no running beam can be expected to do better (early_stopping says how that is
+ * judged) or when everything ends.  Scores are fp32, as there.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ typedef struct candidate {
 } candidate;
 
 struct accel__beams {
-  uint32_t n, look; /* num_beams, continuations looked at */
-  candidate *best;  /* [look], best first */
+  uint32_t n, look;                   /* num_beams, continuations looked at */
+  candidate *best;                    /* [look], best first */
   accel__hypothesis *next, *finished; /* [n]; finished ones best first, those without ids are empty places */
   uint32_t *parent;                   /* [n] */
   float *top;                         /* [n] scores of finished places */
@@ -125,6 +125,22 @@ static accel_status find_best(accel__engine *e, accel__request *r, float *const 
 
 /* ---- endings ---- */
 
+/* Does a stop string end with `token`?  Beams change their past, so the text is made anew. */
+static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token, accel__finish *why) {
+  uint32_t generated = h->n - r->prompt.n;
+  accel__text_stream text = {
+      .tokenizer = r->tokenizer, .keep_special = r->keep_special, .stop = r->config->stop, .n_stop = r->config->n_stop};
+  int32_t *ids = malloc((generated + 1) * sizeof *ids);
+  if (!ids) return accel__no_memory(generated * sizeof *ids);
+  memcpy(ids, h->ids + r->prompt.n, generated * sizeof *ids);
+  ids[generated] = token;
+  accel_status status = accel__text_stream_add(&text, ids, generated + 1);
+  if (text.stopped) *why = ACCEL__FINISH_STOP;
+  accel__text_stream_free(&text);
+  free(ids);
+  return status;
+}
+
 /* Why the sequence of `x` ends with it. */
 static accel_status judge(const accel__request *r, candidate *x, accel__finish *why) {
   const accel__hypothesis *h = &r->running[x->beam];
@@ -137,17 +153,7 @@ static accel_status judge(const accel__request *r, candidate *x, accel__finish *
   } else if (r->config->max_time > 0 && accel__now_ms() - r->begin_ms > 1e3 * r->config->max_time) {
     *why = ACCEL__FINISH_TIME;
   } else if (r->config->n_stop && r->tokenizer) {
-    accel__text_stream text = h->text; /* settings only: the text is made anew, as beams change their past */
-    text = (accel__text_stream){.tokenizer = text.tokenizer, .keep_special = text.keep_special, .stop = text.stop, .n_stop = text.n_stop};
-    int32_t *ids = malloc(generated * sizeof *ids);
-    if (!ids) return accel__no_memory(generated * sizeof *ids);
-    memcpy(ids, h->ids + r->prompt.n, (generated - 1) * sizeof *ids);
-    ids[generated - 1] = x->token;
-    accel_status status = accel__text_stream_add(&text, ids, generated);
-    if (text.stopped) *why = ACCEL__FINISH_STOP;
-    accel__text_stream_free(&text);
-    free(ids);
-    ACCEL_TRY(status);
+    ACCEL_TRY(stops(r, h, x->token, why));
   }
   x->ends = *why != ACCEL__FINISH_NONE;
   return ACCEL_OK;

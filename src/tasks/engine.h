@@ -38,7 +38,7 @@ typedef struct accel__hypothesis {
   accel_token_logprob *highest; /* [generated][request.logprobs] of it, best first; id -1 where there are fewer */
   double *ms;                   /* [generated] since the request began */
   uint32_t room_told;
-  float score;                  /* beam search: sum of log probabilities, then divided by length^penalty */
+  float score; /* beam search: sum of log probabilities, then divided by length^penalty */
   accel__finish finish;
 } accel__hypothesis;
 
@@ -53,18 +53,18 @@ typedef struct accel__request {
   uint32_t new_tokens;               /* at most */
   uint32_t logprobs;                 /* alternatives to tell for each token */
   bool want_logprobs, keep_special, keep_stop;
-  uint32_t number;                   /* of the prompt, for `told` */
-  accel_token_fn told;               /* may be NULL */
+  uint32_t number;     /* of the prompt, for `told` */
+  accel_token_fn told; /* may be NULL */
   void *told_user;
-  int32_t sequence;                  /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
-  uint32_t held;                     /* when `held` counts what it has then; -1: one is made, and dropped at the end */
+  int32_t sequence; /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
+  uint32_t held;    /* when `held` counts what it has then; -1: one is made, and dropped at the end */
   /* state and outcome */
   accel__hypothesis *running, *done; /* done[0 .. n_done): in order of their numbers; of beams, best first */
   uint32_t n_running, n_done;
   struct accel__beams *beams; /* NULL when sampling */
   bool shared;                /* the running ones still share the prompt's sequence */
   bool finished;
-  accel_status status;        /* of this request alone; the message is kept */
+  accel_status status; /* of this request alone; the message is kept */
   char *message, *remedy;
   double begin_ms, prefill_ms, end_ms; /* joined, first token chosen, finished; on the monotonic clock */
   uint32_t steps;

@@ -40,8 +40,8 @@ typedef struct accel__generate_config {
   int64_t top_k;
   /* processors */
   double repetition_penalty, encoder_repetition_penalty; /* 1: none */
-  double presence_penalty, frequency_penalty;            /* 0: none.  Not transformers': of generated tokens, as vLLM has it */
-  int64_t no_repeat_ngram, encoder_no_repeat_ngram;      /* 0: none */
+  double presence_penalty, frequency_penalty;       /* 0: none.  Not transformers': of generated tokens, as vLLM has it */
+  int64_t no_repeat_ngram, encoder_no_repeat_ngram; /* 0: none */
   const accel__biased *bias, *bad_words;
   uint32_t n_bias, n_bad_words;
   int64_t forced_bos; /* -1 none */

@@ -12,11 +12,11 @@
 
 /* What the processors look at. */
 typedef struct accel__logits_input {
-  accel__ids ids;      /* the sequence so far: prompt, then generated tokens */
-  uint32_t prompt;     /* of these, the prompt's */
-  uint32_t padding;    /* tokens of left padding that transformers would have had before them; they count in lengths */
-  int64_t max_length;  /* at which the sequence will end, padding counted */
-  accel__ids encoder;  /* input of the encoder; none for decoders */
+  accel__ids ids;     /* the sequence so far: prompt, then generated tokens */
+  uint32_t prompt;    /* of these, the prompt's */
+  uint32_t padding;   /* tokens of left padding that transformers would have had before them; they count in lengths */
+  int64_t max_length; /* at which the sequence will end, padding counted */
+  accel__ids encoder; /* input of the encoder; none for decoders */
 } accel__logits_input;
 
 typedef struct accel__ranked {

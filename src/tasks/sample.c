@@ -94,7 +94,7 @@ static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token)
 
 static accel_status add_token(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row) {
   int64_t token;
-  float raw;
+  float raw = 0;
   uint32_t at = h->n - r->prompt.n;
   ACCEL_TRY(room_to_tell(r, h, at));
   if (r->want_logprobs) ACCEL_TRY(note_logprobs(e, r, h, row, at));

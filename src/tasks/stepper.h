@@ -1,8 +1,8 @@
 /* stepper.h - a model that goes on with sequences: what the generation loop needs of it, and no more.
  *
  * A stepper holds sequences by number.  One step feeds new tokens to several of them at once and answers the scores of each
- * one's next token.  The loop above (engine.h) knows nothing of programs, plugins and sessions; tests put a function in their
- * place.
+ * one's next token.  The loop above (engine.h) knows nothing of programs, plugins and sessions; tests put a function in
+ * their place.
  */
 #ifndef ACCEL_TASKS_STEPPER_H
 #define ACCEL_TASKS_STEPPER_H
@@ -14,8 +14,8 @@ typedef struct accel__step_item {
   int32_t sequence;
   const int32_t *ids; /* [n] tokens to add, at least 1 */
   uint32_t n;
-  uint32_t held;      /* tokens the sequence has already */
-  float *scores;      /* answered: [vocab] after the last of them, writable, valid until the next step */
+  uint32_t held; /* tokens the sequence has already */
+  float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
 } accel__step_item;
 
 typedef struct accel__stepper {

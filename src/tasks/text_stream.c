@@ -14,6 +14,7 @@ static bool ends_broken(const accel__buffer *b) { return b->n >= 3 && !memcmp(b-
 /* First occurrence of a stop string that ends beyond byte `known`; *end is where it ends. */
 static bool find_stop(const accel__text_stream *s, size_t known, size_t *begin, size_t *end) {
   bool found = false;
+  *begin = *end = s->text.n;
   for (uint32_t i = 0; i < s->n_stop; i++) {
     size_t n = strlen(s->stop[i]), first = known >= n ? known - n + 1 : 0;
     const char *at = s->text.n >= n + first ? memmem(s->text.data + first, s->text.n - first, s->stop[i], n) : NULL;

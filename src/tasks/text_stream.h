@@ -20,9 +20,9 @@ typedef struct accel__text_stream {
   bool keep_special;                 /* special tokens appear in the text */
   const char *const *stop;           /* [n_stop] texts that end it */
   uint32_t n_stop;
-  bool keep_stop;                    /* the stop string stays in the text */
-  bool stopped;                      /* one was found */
-  accel__buffer text;                /* so far */
+  bool keep_stop;     /* the stop string stays in the text */
+  bool stopped;       /* one was found */
+  accel__buffer text; /* so far */
   /* private */
   size_t told;
   uint32_t from, read; /* tokens: [from, read) are decoded again to know what [read, n) add */

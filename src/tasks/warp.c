@@ -92,7 +92,8 @@ static void top_p(float *scores, size_t n, double p, uint32_t least, accel__rank
 
 /* Probabilities at least `share` of the highest one. */
 static void min_p(float *scores, size_t n, double share, uint32_t least, accel__ranked *ranked) {
-  float most = highest_of(scores, n), bound = share > 0 ? most + logf((float)share) : -INFINITY, floor = kth(scores, n, least, ranked);
+  float most = highest_of(scores, n), bound = share > 0 ? most + logf((float)share) : -INFINITY,
+        floor = kth(scores, n, least, ranked);
   drop_below(scores, n, bound < floor ? bound : floor);
 }
 
@@ -106,8 +107,7 @@ static double entropy(const float *scores, size_t n, double all) {
 /* Tokens whose information is nearest to the entropy, until they hold `mass` (Meister et al. 2022). */
 static void typical(float *scores, size_t n, double mass, uint32_t least, accel__logits_scratch *s) {
   double all = accel__log_sum_exp(scores, n), expected = entropy(scores, n, all);
-  for (size_t i = 0; i < n; i++)
-    s->key[i] = scores[i] > -INFINITY ? (float)-fabs(all - scores[i] - expected) : -INFINITY;
+  for (size_t i = 0; i < n; i++) s->key[i] = scores[i] > -INFINITY ? (float)-fabs(all - scores[i] - expected) : -INFINITY;
   uint32_t kept = rank_mass(s->key, scores, n, mass, s->ranked);
   if (kept < least) kept = least;
   if (kept > n) kept = (uint32_t)n;
@@ -148,8 +148,7 @@ accel_status accel__logits_warpers(const accel__generate_config *c, accel__logit
   if (c->temperature != 1)
     for (size_t i = 0; i < vocab; i++) scores[i] /= (float)c->temperature;
   if (c->top_h > 0) top_h(scores, vocab, c->top_h, s->ranked);
-  if (c->top_k > 0)
-    drop_below(scores, vocab, kth(scores, vocab, c->top_k > least ? (uint32_t)c->top_k : least, s->ranked));
+  if (c->top_k > 0) drop_below(scores, vocab, kth(scores, vocab, c->top_k > least ? (uint32_t)c->top_k : least, s->ranked));
   if (c->top_p < 1) top_p(scores, vocab, c->top_p, least, s->ranked);
   if (c->min_p > 0) min_p(scores, vocab, c->min_p, least, s->ranked);
   if (c->typical_p < 1) typical(scores, vocab, c->typical_p, least, s);
