@@ -28,7 +28,8 @@ GPU_OP(reduce) {
     return reduce_rows(run, l, a, kind, error);
   if (spaced) {
     kit_rows rows;
-    const int32_t rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], &rows, &start, error);
+    int32_t whole[2];
+    const int32_t rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole, &rows, &start, error);
     if (rc) return rc;
     outer = rows.items;
   }

@@ -18,7 +18,6 @@
 #define AS_FLOAT(x) as_float(x)
 #define AS_UINT(x) as_uint(x)
 #define AS_INT(x) as_int(x)
-#define AS_UINT_OF_INT(x) as_uint(x)
 #define MAD(a, b, c) fma(a, b, c)
 #define UNROLL _Pragma("unroll")
 #define MIN_AT(n, i, v) atomic_min(&n[i], v)
