@@ -1,0 +1,29 @@
+/* hip.h - the dialect's words in HIP and CUDA C++.  What differs between the two comes with the unit (hip/prelude.h). */
+#define GPU_HIP         1
+#define P(n)            params.n
+#define AT(n, i)        n[i]
+#define LANE            ((int)threadIdx.x)
+#define GROUP_X         ((int)blockIdx.x)
+#define GROUP_Y         ((int)blockIdx.y)
+#define GROUP_Z         ((int)blockIdx.z)
+#define GROUPS_X        ((int)gridDim.x)
+#define GROUPS_Y        ((int)gridDim.y)
+#define GROUPS_Z        ((int)gridDim.z)
+#define BARRIER         __syncthreads()
+#define FUNCTION        static __device__ inline
+#define INF             __builtin_inff()
+#define INT(x)          ((int)(x))
+#define UINT(x)         ((uint)(x))
+#define FLOAT(x)        ((float)(x))
+#define AS_FLOAT(x)     __uint_as_float(x)
+#define AS_UINT(x)      __float_as_uint(x)
+#define AS_INT(x)       ((int)(x))
+#define MAD(a, b, c)    __fmaf_rn(a, b, c)
+#define UNROLL          _Pragma("unroll")
+#define MIN_AT(n, i, v) atomicMin(&n[i], v)
+#define GPU_HAS_HALF    1
+#define HALF_LO(u)      accel_half((u)&0xffffu)
+#define HALF_HI(u)      accel_half((u) >> 16)
+#define PACK_HALF(a, b) (accel_to_half(a) | (accel_to_half(b) << 16))
+#include "half.h"
+#include "group.h"
