@@ -96,6 +96,9 @@ struct gpu_self;
 int32_t gpu_weights_load(struct gpu_self *self, const kit_open *open, accel_plugin_error *error);
 void gpu_weights_free(struct gpu_self *self);
 
+/* Binding of rows [first, ...) of a weight's data: as many as one allocation and one binding hold.  Answers how many. */
+int64_t gpu_weight_rows(const struct gpu_self *self, const gpu_weight *w, int64_t first, gpu_binding *out);
+
 /* ---- backend.c ---- */
 
 typedef struct gpu_self { /* an endpoint */
@@ -156,8 +159,8 @@ typedef struct gpu_run {
  * bytes > 0 and a multiple of 4. */
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out, accel_plugin_error *error);
 /* int32 start[items + 1] of the rows that attribute `key` names, as kit_rows_of; uploaded once for each space and run. */
-int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, kit_rows *host, gpu_binding *device,
-                   accel_plugin_error *error);
+int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2], kit_rows *host,
+                   gpu_binding *device, accel_plugin_error *error);
 /* A check of the indices in `idx`: *word is the element of *errors (int32, an OUT buffer) that the kernel lowers with MIN_AT
  * to the position of a bad one.  Bad positions read nothing and give zeros; the run then fails with the position and value.
  */
@@ -196,6 +199,21 @@ static inline gpu_binding gpu_part(gpu_binding b, uint64_t offset, uint64_t byte
   return (gpu_binding){.buffer = b.buffer, .offset = b.offset + offset, .bytes = bytes};
 }
 
+/* An operand as a matrix [n, k] in some store: a weight, or fp32 rows of anything else. */
+typedef struct gpu_matrix {
+  gpu_weight w;
+  gpu_binding plain; /* bytes 0: w is a weight */
+} gpu_matrix;
+gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t);
+/* As gpu_weight_rows. */
+int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out);
+/* The two buffers `w` and `scale` of kernels/weight.h for a part, and its WEIGHT_PARAMS. */
+void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows);
+void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
+/* Where the launch's workspace lies, from byte `offset`. */
+gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
+gpu_binding gpu_none(const gpu_run *run);
+
 /* ---- ops.c ---- */
 
 typedef struct gpu_op {
@@ -211,5 +229,21 @@ const gpu_op *gpu_op_of(uint32_t op); /* launch NULL: not there yet */
 #define GPU_OP(name) int32_t gpu_op_##name(gpu_run *run, const kit_launch *l, accel_plugin_error *error)
 GPU_OP(softmax);
 GPU_OP(unary);
+GPU_OP(move); /* transpose, slice, broadcast */
+GPU_OP(reshape);
+GPU_OP(concat);
+GPU_OP(pad);
+GPU_OP(reduce);
+GPU_OP(group_norm);
+GPU_OP(pool);
+GPU_OP(resize);
+GPU_OP(binary);
+GPU_OP(cast);
+GPU_OP(linear);
+GPU_OP(matmul);
+GPU_OP(gather);
+GPU_OP(norm);
+int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
+uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 
 #endif

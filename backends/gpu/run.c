@@ -104,10 +104,9 @@ int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding
   return update(run, *out, data, error);
 }
 
-int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, kit_rows *host, gpu_binding *device,
-                   accel_plugin_error *error) {
+int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t all[2], kit_rows *host,
+                   gpu_binding *device, accel_plugin_error *error) {
   static const int32_t none[2] = {0, 0};
-  int32_t all[2];
   int64_t space = kit_attr_i(l->node, key, -1);
   if (space < 0 && key == ACCEL_PLUGIN_ATTR_KV_SPACE) space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_Q_SPACE, -1);
   *host = kit_rows_of(l, key, rows, all);
@@ -117,7 +116,6 @@ int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows
   }
   const int32_t rc = gpu_constant(run, host->start ? host->start : none, ((uint64_t)host->items + 1) * 4, device, error);
   if (!rc && space >= 0) run->start[space] = *device;
-  if (space < 0) host->start = NULL; /* was in all[] */
   return rc;
 }
 
@@ -142,6 +140,48 @@ int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what, c
   run->check[*word] = (gpu_check){.node = l->index, .limit = limit, .idx = gpu_at(run, idx), .what = what};
   *errors = whole(run->errors);
   return ACCEL_PLUGIN_OK;
+}
+
+/* ---- operands ---- */
+
+gpu_binding gpu_none(const gpu_run *run) { return whole(run->self->none); }
+
+gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes) {
+  const gpu_memory *m = l->workspace_buffer;
+  return (gpu_binding){.buffer = m->buffer, .offset = m->offset + l->workspace_offset + offset, .bytes = bytes};
+}
+
+gpu_matrix gpu_matrix_of(const gpu_run *run, const kit_tensor *t) {
+  if (t->weight >= 0) return (gpu_matrix){.w = run->self->weight[t->weight]};
+  const int64_t n = kit_row_count(t), k = kit_cols(t);
+  return (gpu_matrix){
+      .w = {.n = n, .k = k, .row_words = (uint32_t)t->row_stride, .group_k = 1, .group_n = 1, .groups_k = 1, .outer = 1.0f},
+      .plain = gpu_at(run, t)};
+}
+
+int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, gpu_binding *out) {
+  if (!m->plain.bytes) return gpu_weight_rows(run->self, &m->w, first, out);
+  const uint64_t row = (uint64_t)m->w.row_words * 4, at = (uint64_t)first * row, most = run->self->limits.binding;
+  *out = gpu_part(m->plain, at, m->plain.bytes - at);
+  if (out->bytes <= most) return m->w.n - first;
+  const int64_t rows = (int64_t)(most / row);
+  out->bytes = (uint64_t)rows * row;
+  return rows;
+}
+
+void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows) {
+  gpu_bind(c, rows);
+  gpu_bind(c, m->w.scale ? whole(m->w.scale) : gpu_none(c->run));
+}
+
+void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
+  gpu_int(c, m->w.row_words);
+  gpu_int(c, first);
+  gpu_int(c, m->w.group_k);
+  gpu_int(c, m->w.group_n);
+  gpu_int(c, m->w.groups_k);
+  gpu_int(c, (int64_t)m->w.scale_kind);
+  gpu_float(c, (double)m->w.outer);
 }
 
 /* ---- dispatches ---- */

@@ -250,6 +250,17 @@ int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_erro
   return rc;
 }
 
+int64_t gpu_weight_rows(const gpu_self *self, const gpu_weight *w, int64_t first, gpu_binding *out) {
+  const uint64_t row = (uint64_t)w->row_words * 4;
+  const gpu_memory *m = w->data ? w->data : w->panel[first / w->rows_per_panel];
+  const int64_t in = w->data ? first : first % w->rows_per_panel, held = w->data ? w->n : w->rows_per_panel;
+  int64_t rows = held - in < w->n - first ? held - in : w->n - first, most = (int64_t)(self->limits.binding / row);
+  if (most < 1) most = 1; /* gpu_bind refuses it */
+  if (rows > most) rows = most;
+  *out = (gpu_binding){.buffer = m->buffer, .offset = m->offset + (uint64_t)in * row, .bytes = (uint64_t)rows * row};
+  return rows;
+}
+
 void gpu_weights_free(gpu_self *self) {
   for (uint32_t i = 0; self->weight && i < self->program->n_weight; i++) {
     gpu_weight *w = &self->weight[i];

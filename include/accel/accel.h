@@ -419,6 +419,81 @@ ACCEL_API accel_fill_params accel_fill_params_default(void);
 ACCEL_API accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out);
 ACCEL_API void accel_fills_free(accel_fills **fills);
 
+/* ---- text generation ------------------------------------------------------------------------------------------------- */
+
+typedef struct accel_token_logprob {
+  int32_t id;    /* -1: there are fewer tokens than were asked for */
+  float logprob; /* natural logarithm */
+} accel_token_logprob;
+
+/* One token, told as soon as it is chosen.  The texts of a sequence's events, put together, are its accel_generation.text. */
+typedef struct accel_token_event {
+  uint32_t size;
+  uint32_t prompt, sequence; /* which prompt, and which of its sequences */
+  int32_t id;
+  const char *text;          /* what can be told since the last event: whole code points, nothing that may become a stop string; often "" */
+  float logprob;             /* when params.logprobs asks for them */
+  const char *finish;        /* NULL: more will come.  Else as in accel_generation, and this was the sequence's last event */
+} accel_token_event;
+/* Called from the thread that generates (of requests in a queue: the queue's).  Nonzero ends this sequence ("cancelled"). */
+typedef int (*accel_token_fn)(void *user, const accel_token_event *event);
+
+/* What is not set here is as the model's generation_config.json says (or, without that file, config.json), and where that says nothing,
+ * as transformers does: greedy, one sequence.  `config` reaches every field of transformers' GenerationConfig. */
+typedef struct accel_generate_params {
+  uint32_t size;
+  int32_t max_new_tokens, min_new_tokens; /* -1: the model's, and where it has none 256 or what the context leaves */
+  int32_t do_sample;          /* 1, 0; -1: yes when temperature, top_k, top_p, min_p or typical_p is set below, else as the model says */
+  double temperature;         /* NaN, here and below: not set.  0: greedy */
+  double top_p, min_p, typical_p;
+  int32_t top_k;              /* -1 not set; 0: off */
+  double repetition_penalty;  /* 1: none.  Of tokens of the prompt, too */
+  double presence_penalty, frequency_penalty; /* 0: none.  Subtracted once, or for each time, from generated tokens */
+  int32_t no_repeat_ngram_size; /* -1 not set */
+  uint32_t num_beams, num_return_sequences; /* 0 not set */
+  uint64_t seed;              /* same seed, same tokens: on one device and precision, whatever else runs */
+  const accel_strings *stop;  /* texts that end a sequence; they are cut off unless keep_stop */
+  const char *config;         /* JSON object with fields of GenerationConfig: {"bad_words_ids": [[5]], "length_penalty": 2.0} */
+  int32_t logprobs;           /* -1: none; 0: of the chosen tokens; n: of the n likeliest, too.  Before penalties and temperature */
+  uint32_t ignore_eos;        /* 1: the end-of-sequence token is one like the others (benchmarks) */
+  uint32_t keep_stop, keep_special; /* 1: stop strings, special tokens stay in the texts */
+  uint32_t no_special;        /* 1: the tokenizer adds no special tokens to the prompt, such as <s> */
+  accel_token_fn told;        /* NULL: only the result.  Beam search tells nothing before its end */
+  void *told_user;
+} accel_generate_params;
+
+typedef struct accel_generation {
+  uint32_t prompt, sequence;  /* which prompt, and which of its sequences (of beams: best first) */
+  const char *text;           /* of the generated tokens; "" without a tokenizer */
+  uint32_t n;
+  const int32_t *ids;         /* [n] generated tokens, the end-of-sequence token included */
+  const char *finish;         /* "eos", "stop", "length", "time", "cancelled" */
+  double score;               /* beam search: as transformers' sequences_scores; else 0 */
+  const float *logprob;       /* [n] when asked for, else NULL */
+  uint32_t alternatives;
+  const accel_token_logprob *alternative; /* [n][alternatives], best first */
+  uint32_t prompt_tokens;     /* of the decoder's prompt */
+  double first_ms;            /* from the call to the first token; with the prompt's prefill */
+  const double *token_ms;     /* [n] from the call to each token; NULL for beams */
+} accel_generation;
+typedef struct accel_generations {
+  uint32_t n;
+  const accel_generation *item; /* prompt by prompt */
+  uint64_t prompt_tokens, new_tokens;
+  double prefill_ms, decode_ms; /* until every prompt had its first token; from then on */
+  uint32_t steps;               /* runs of the model */
+} accel_generations;
+
+ACCEL_API accel_generate_params accel_generate_params_default(void);
+/* Goes on with each of texts[n] (of encoder-decoders: answers it).  All prompts run together, without padding.  ACCEL_ERROR_LIMIT when a
+ * prompt and the tokens asked for pass the model's context: told before anything runs. */
+ACCEL_API accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_generate_params *params,
+                                      accel_generations **out);
+/* The same from token ids: ids[i] has count[i], at least one; nothing is added to them. */
+ACCEL_API accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids, const uint32_t *count, uint32_t n,
+                                          const accel_generate_params *params, accel_generations **out);
+ACCEL_API void accel_generations_free(accel_generations **generations);
+
 /* ---- tokenizer ------------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_tokenizer accel_tokenizer;

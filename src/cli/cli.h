@@ -14,7 +14,7 @@
 
 #include "accel/accel.h"
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_COUNT, CLI_SIZE, CLI_CHOICE, CLI_MAYBE } cli_kind;
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_COUNT, CLI_NUMBER, CLI_SIZE, CLI_CHOICE, CLI_MAYBE } cli_kind;
 typedef enum cli_option_id {
 #define OPTION(id, ...) OPT_##id,
 #include "cli/options.def"
@@ -61,6 +61,7 @@ int cli_parse(cli_run *run, int argc, char **argv);
 bool cli_takes(const cli_command *command, cli_option_id id);
 static inline bool cli_flag(const cli_run *run, cli_option_id id) { return run->value[id] != NULL; }
 int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise);
+double cli_number(const cli_run *run, cli_option_id id, double otherwise); /* of a NUMBER */
 /* Bytes of a SIZE; an option that was not given leaves *bytes as it is. */
 void cli_size(const cli_run *run, cli_option_id id, uint64_t *bytes);
 /* The word of `words` ("a|b|c") nearest to `given`; NULL when none is near.  Valid until the next call. */

@@ -24,6 +24,10 @@ int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise) {
   return run->value[id] ? strtoll(run->value[id], NULL, 10) : otherwise;
 }
 
+double cli_number(const cli_run *run, cli_option_id id, double otherwise) {
+  return run->value[id] ? strtod(run->value[id], NULL) : otherwise;
+}
+
 void cli_size(const cli_run *run, cli_option_id id, uint64_t *bytes) {
   if (run->value[id]) accel__parse_bytes(run->value[id], bytes);
 }
@@ -91,6 +95,12 @@ static int check_value(const cli_run *run, cli_option_id id, const char *from, c
     if (end == value || *end || errno || number < o->min || number > o->max)
       return cli_usage(run, "%s takes a whole number from %lld to %lld, not '%s'", from, (long long)o->min,
                        (long long)o->max, value);
+  } else if (o->kind == CLI_NUMBER) {
+    char *end;
+    double number = strtod(value, &end);
+    if (end == value || *end || !(number >= (double)o->min && number <= (double)o->max))
+      return cli_usage(run, "%s takes a number from %lld to %lld, not '%s'", from, (long long)o->min, (long long)o->max,
+                       value);
   } else if (o->kind == CLI_SIZE) {
     uint64_t bytes;
     if (!accel__parse_bytes(value, &bytes))

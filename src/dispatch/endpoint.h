@@ -40,6 +40,7 @@ struct accel_endpoint {
   const char **keep_fp32;
   uint32_t n_keep;
   pthread_rwlock_t in_use; /* held for reading by runs, for writing by a change of precision; made by place */
+  uint32_t sessions;       /* open; while there are any the precision stays.  Changed under in_use */
   accel_plugin_host host;  /* services for handler and cleanup; self is this endpoint */
   accel_placement_report placement;
   accel_profile_fn profile; /* see accel__set_profile */
@@ -88,6 +89,10 @@ typedef struct accel__batch {
   const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL where the entry has none */
   uint64_t decoder_tokens;
   accel__item item[8];
+  /* Entries with a session (dispatch/session.h); NULL for the others. */
+  accel_plugin_session *session;
+  const int32_t *sequence; /* [n] ids in it */
+  const int32_t *held;     /* [n] tokens that each has already, for the defaults of positions; NULL: none */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side ? b->decoder_lengths : b->lengths;
@@ -96,17 +101,18 @@ static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side)
   return side ? b->decoder_tokens : b->tokens;
 }
 
-/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is. */
+/* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `room` bytes of data given to a run are used
+ * again, and grown where they do not suffice. */
 typedef struct accel__result {
   accel_plugin_dtype dtype;
   uint32_t rank;
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
   void *data;
-  uint64_t bytes;
+  uint64_t bytes, room;
 } accel__result;
 
-/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is to be freed with free().  Thread-safe.
- */
+/* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of an earlier run, and its
+ * data is to be freed with free(), after a failure, too.  Thread-safe. */
 accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,
                                  uint32_t n_outputs, accel__result *results);
 

@@ -239,7 +239,7 @@ static accel_status widen(accel_endpoint *ep) {
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed) {
   accel_status status = ACCEL_OK;
   pthread_rwlock_wrlock(&ep->in_use);
-  if (ep->handle == failed) status = ep->may_fall_back ? widen(ep) : ACCEL_ERROR_NONFINITE;
+  if (ep->handle == failed) status = ep->may_fall_back && !ep->sessions ? widen(ep) : ACCEL_ERROR_NONFINITE;
   pthread_rwlock_unlock(&ep->in_use);
   return status;
 }

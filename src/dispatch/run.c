@@ -12,15 +12,17 @@ enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < lengths[b]; i++) *out++ = i;
+    for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + i;
 }
 
-/* The longest sequence's length, in every row. */
+/* The longest sequence's length, in every row; in a session each sequence's own, which does not depend on its company. */
 static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   int32_t longest = 0;
   for (uint32_t b = 0; b < batch->n; b++) longest = lengths[b] > longest ? lengths[b] : longest;
-  for (uint64_t t = 0; t < accel__batch_tokens(batch, side); t++) out[t] = longest;
+  for (uint32_t b = 0; b < batch->n; b++)
+    for (int32_t i = 0; i < lengths[b]; i++)
+      *out++ = batch->session ? (batch->held ? batch->held[b] : 0) + lengths[b] : longest;
 }
 
 /* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count. */
@@ -188,13 +190,17 @@ static accel_status output_views(const accel_plugin_program *p, const accel_plug
   for (uint32_t k = 0; k < n; k++) {
     const accel_plugin_tensor *t = &p->tensor[entry->out[outputs[k]]];
     accel__result *r = &results[k];
-    *r = (accel__result){.dtype = t->dtype, .rank = t->rank, .bytes = 4};
+    *r = (accel__result){.dtype = t->dtype, .rank = t->rank, .bytes = 4, .data = r->data, .room = r->room};
     for (uint32_t a = 0; a < t->rank; a++) {
       r->dim[a] = dims[t->dim[a]];
       if (__builtin_mul_overflow(r->bytes, (uint64_t)r->dim[a], &r->bytes)) return accel__no_memory(SIZE_MAX);
     }
-    r->data = malloc(r->bytes ? r->bytes : 1);
-    if (!r->data) return accel__no_memory(r->bytes);
+    if (!r->data || r->bytes > r->room) {
+      free(r->data);
+      r->data = malloc(r->bytes ? r->bytes : 1);
+      r->room = r->data ? r->bytes : 0;
+      if (!r->data) return accel__no_memory(r->bytes);
+    }
     accel_plugin_view *v = &views[outputs[k]];
     v->host = r->data;
     v->capacity = r->bytes;
@@ -215,28 +221,33 @@ static accel_status plugin_failed(const accel_endpoint *ep, int32_t rc, const ac
   return accel__fail(status, "%s on %s: %s", ep->name, ep->placement.device, error->message);
 }
 
-static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel_plugin_view *in, accel_plugin_view *out,
-                         const accel_plugin_endpoint **used, accel_plugin_error *error) {
+static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const accel_plugin_view *in,
+                         accel_plugin_view *out, const accel_plugin_endpoint **used, accel_plugin_error *error) {
   const accel_plugin_entry *e = &accel__program_view(ep->model->program)->entry[entry];
   accel_plugin_run run = {.size = sizeof run, .entry = entry, .host = &ep->host};
+  if (batch->session) {
+    run.sequence = batch->sequence;
+    run.n_sequence = batch->n;
+  }
   accel__pool_turn turn;
   *error = (accel_plugin_error){.size = sizeof *error, .node = -1};
   pthread_rwlock_rdlock(&ep->in_use);
   *used = ep->handle;
   accel__pool_enter(ep->ctx->pool, 0, &turn);
-  int32_t rc = ep->plugin->handler(ep->handle, NULL, &run, in, e->n_in, out, e->n_out, error);
+  int32_t rc = ep->plugin->handler(ep->handle, batch->session, &run, in, e->n_in, out, e->n_out, error);
   accel__pool_leave(&turn);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;
 }
 
 /* Under "auto" a result that is not finite is computed once more in fp32. */
-static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel_plugin_view *in, accel_plugin_view *out) {
+static accel_status call_plugin(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const accel_plugin_view *in,
+                                accel_plugin_view *out) {
   const accel_plugin_endpoint *used;
   accel_plugin_error error;
-  int32_t rc = call_once(ep, entry, in, out, &used, &error);
-  if (rc == ACCEL_PLUGIN_E_NONFINITE && accel__endpoint_fall_back(ep, used) == ACCEL_OK)
-    rc = call_once(ep, entry, in, out, &used, &error);
+  int32_t rc = call_once(ep, entry, batch, in, out, &used, &error);
+  if (rc == ACCEL_PLUGIN_E_NONFINITE && !batch->session && accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+    rc = call_once(ep, entry, batch, in, out, &used, &error);
   return rc == ACCEL_PLUGIN_OK ? ACCEL_OK : plugin_failed(ep, rc, &error);
 }
 
@@ -247,7 +258,6 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   accel_plugin_view in[MAX_INPUTS], out[MAX_OUTPUTS];
   int32_t *owned[MAX_INPUTS] = {0};
   accel_status status = ACCEL_OK;
-  memset(results, 0, n_outputs * sizeof *results);
   if (e->n_in > MAX_INPUTS || e->n_out > MAX_OUTPUTS)
     return accel__fail(ACCEL_ERROR_LIMIT, "%s: entry '%s' has %u inputs and %u outputs", ep->name, e->name, e->n_in,
                        e->n_out);
@@ -259,13 +269,9 @@ accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel
   ACCEL_GOTO(default_items(ep, entry, dims, owned, in));
   ACCEL_GOTO(output_views(p, e, dims, outputs, n_outputs, results, out));
   ACCEL_GOTO(accel__check_cancelled(ep->ctx));
-  status = call_plugin(ep, entry, in, out);
+  status = call_plugin(ep, entry, batch, in, out);
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(dims);
-  for (uint32_t k = 0; status != ACCEL_OK && k < n_outputs; k++) {
-    free(results[k].data);
-    results[k].data = NULL;
-  }
   return status;
 }

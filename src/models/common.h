@@ -49,6 +49,7 @@ typedef struct accel__build {
   bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
   accel__dim T, B;                  /* token rows, sequences */
   int32_t space;                    /* ragged space of the tokens */
+  const char *output_path; /* in front of hidden_states.N: "text_model_output."; NULL none */
   accel__tensor lengths, input_ids, token_type_ids, position_ids; /* [B], [T] ...; -1 absent */
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
@@ -116,6 +117,10 @@ bool accel__has(accel__build *b, const char *format, ...) ACCEL_PRINTF(2, 3); /*
 /* dims[rank]; `name` is the canonical one. */
 accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
                                const char *name);
+
+/* Rows part*dims[0] .. of a stored [parts*dims[0], ...] `name` as a weight of its own. */
+accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                                 uint32_t part, uint32_t parts, const char *name);
 
 /* ---- packed inputs ---- */
 /* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers' order. */

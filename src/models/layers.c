@@ -184,7 +184,7 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
 }
 
 /* Rows part*dim[0] .. of `name` as a weight of its own. */
-static accel__tensor weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
                                  uint32_t part, uint32_t parts, const char *name) {
   const char *found = accel__resolve(b, "%s", name);
   accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%u", found, part),
@@ -206,10 +206,10 @@ accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, b
   vsnprintf(name, sizeof name, format, args);
   va_end(args);
   snprintf(full, sizeof full, "%s.weight", name);
-  accel__tensor w = weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full),
+  accel__tensor w = accel__weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full),
                 c = -1;
   snprintf(full, sizeof full, "%s.bias", name);
-  if (bias) c = weight_rows(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, part, parts, full);
+  if (bias) c = accel__weight_rows(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, part, parts, full);
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
 }
 
@@ -369,9 +369,9 @@ void accel__add_output(accel__build *b, const char *name, accel__tensor t, bool 
 }
 
 void accel__add_hidden(accel__build *b, accel__tensor x) {
-  char name[40];
+  char name[80];
   if (b->decoding) return;
-  snprintf(name, sizeof name, "hidden_states.%u", b->n_hidden++);
+  snprintf(name, sizeof name, "%.40shidden_states.%u", b->output_path != NULL ? b->output_path : "", b->n_hidden++);
   accel__add_output(b, name, x, true, false);
 }
 

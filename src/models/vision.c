@@ -109,6 +109,42 @@ accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv 
   return convolve(b, x, c, w, bias);
 }
 
+accel__tensor accel__conv1d_by(accel__build *b, accel__tensor x, const accel__conv1 *c, accel__tensor w, accel__tensor bias,
+                               int32_t space) {
+  int64_t stride = c->stride > 0 ? c->stride : 1, pads[2] = {c->before, c->after};
+  bool fused = c->act != NULL && c->act->then == 0;
+  accel__attr attr[6] = {ACCEL_IV(STRIDE, &stride, 1), ACCEL_IV(PADS, pads, 2),
+                         ACCEL_I(GROUPS, c->groups > 0 ? c->groups : 1)};
+  uint32_t n = 3;
+  if (space >= 0) attr[n++] = ACCEL_I(SPACE, space);
+  if (fused) attr[n++] = ACCEL_I(ACT, c->act->act);
+  if (fused && c->act->alpha != 0) attr[n++] = ACCEL_F(ACT_ALPHA, c->act->alpha);
+  accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, bias}, 3, attr, n, NULL, 1);
+  return c->act != NULL && !fused ? accel__activate(b, y, c->act) : y;
+}
+
+accel__tensor accel__conv1d(accel__build *b, accel__tensor x, const accel__conv1 *c, const char *format, ...) {
+  FORMAT_NAME(name);
+  char full[NAME_BYTES + 16];
+  int64_t dims[3] = {c->out, channels_of(b, x) / (c->groups > 0 ? c->groups : 1), c->kernel};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, full), bias = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (c->bias) bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->out, full);
+  return accel__conv1d_by(b, x, c, w, bias, -1);
+}
+
+accel__tensor accel__group_norm(accel__build *b, accel__tensor x, int64_t groups, double eps, const char *name) {
+  char full[NAME_BYTES];
+  int64_t n = channels_of(b, x);
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor gamma = accel__table(b, 1, &n, full), beta;
+  snprintf(full, sizeof full, "%s.bias", name);
+  beta = accel__table(b, 1, &n, full);
+  accel__attr attr[] = {ACCEL_I(GROUPS, groups), ACCEL_F(EPS, eps)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_GROUP_NORM, (accel__tensor[]){x, gamma, beta}, 3, attr, 2, NULL, 1);
+}
+
 accel__tensor accel__transpose(accel__build *b, accel__tensor x, uint32_t rank, const int64_t *perm) {
   accel__attr attr = ACCEL_IV(PERM, perm, rank);
   return accel__node(b->p, ACCEL_PLUGIN_OP_TRANSPOSE, &x, 1, &attr, 1, NULL, 1);
@@ -133,11 +169,17 @@ accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim 
   return accel__reshape(b->p, x, 3, (accel__dim[]){b->B, per_item, accel__tensor_dim(b->p, x, 1)});
 }
 
+accel__tensor accel__broadcast(accel__build *b, accel__tensor x, uint32_t rank, const accel__dim *dims) {
+  int64_t shape[ACCEL_PLUGIN_MAX_RANK];
+  for (uint32_t i = 0; i < rank && i < ACCEL_PLUGIN_MAX_RANK; i++) shape[i] = dims[i];
+  accel__attr attr = ACCEL_D(SHAPE, shape, rank);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_BROADCAST, &x, 1, &attr, 1, NULL, 1);
+}
+
 accel__tensor accel__repeat(accel__build *b, accel__tensor table, accel__dim items) {
   if (table < 0) return -1;
-  int64_t dims[3] = {items, accel__tensor_dim(b->p, table, 1), accel__tensor_dim(b->p, table, 2)};
-  accel__attr attr = ACCEL_D(SHAPE, dims, 3);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_BROADCAST, &table, 1, &attr, 1, NULL, 1);
+  accel__dim dims[3] = {items, accel__tensor_dim(b->p, table, 1), accel__tensor_dim(b->p, table, 2)};
+  return accel__broadcast(b, table, 3, dims);
 }
 
 accel__tensor accel__concat(accel__build *b, int64_t axis, uint32_t n, const accel__tensor *parts) {
@@ -179,6 +221,70 @@ accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim p
   return x < 0 ? -1 : accel__reshape(b->p, x, 2, (accel__dim[]){b->B, accel__tensor_dim(b->p, x, 2)});
 }
 
+/* ---- rows picked, numbers counted ---- */
+
+accel__tensor accel__reduce_last(accel__build *b, accel__tensor x) {
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_LAST), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 1)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_REDUCE, &x, 1, attr, 3, NULL, 1);
+}
+
+accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset) {
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, factor), ACCEL_F(BETA, offset)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, 3, NULL, 1);
+}
+
+accel__tensor accel__clamp(accel__build *b, accel__tensor x, double low, double high) {
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_CLAMP), ACCEL_F(ALPHA, low), ACCEL_F(BETA, high)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, 3, NULL, 1);
+}
+
+accel__tensor accel__cast(accel__build *b, accel__tensor x, accel_plugin_dtype dtype) {
+  accel__attr attr = ACCEL_I(DTYPE, dtype);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &x, 1, &attr, 1, NULL, 1);
+}
+
+accel__tensor accel__unit_rows(accel__build *b, accel__tensor x) {
+  accel__attr l2[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_L2), ACCEL_F(EPS, 1e-30)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_NORM, &x, 1, l2, 2, NULL, 1);
+}
+
+accel__tensor accel__scalar(accel__build *b, const char *name) {
+  const int64_t one = 1;
+  return accel__table(b, 1, &one, name);
+}
+
+/* The recurrence h = h + x over the n columns of each row, as a scan without decay. */
+accel__tensor accel__cumsum(accel__build *b, accel__tensor x) {
+  accel__program *p = b->p;
+  if (x < 0) return -1;
+  const float values[2] = {1.0f, 0.0f};
+  accel__dim rows = accel__tensor_dim(p, x, 0), n = accel__tensor_dim(p, x, 1), one = accel__const_dim(p, 1),
+             all = accel__times(b, rows, n);
+  accel__tensor ones = accel__constant_f32(p, "one", 2, (int64_t[]){1, 1}, &values[0]);
+  accel__tensor rate = accel__constant_f32(p, "no_decay", 2, (int64_t[]){1, 1}, &values[1]);
+  ones = accel__broadcast(b, ones, 2, (accel__dim[]){all, one});
+  accel__attr attr[] = {ACCEL_I(VERSION, 1), ACCEL_I(SPACE, accel__space_fixed(p, "sums", n, rows))};
+  accel__tensor in[5] = {accel__reshape(p, x, 2, (accel__dim[]){all, one}), ones, rate, ones, ones};
+  x = accel__node(p, ACCEL_PLUGIN_OP_SELECTIVE_SCAN, in, 5, attr, 2, NULL, 1);
+  return accel__reshape(p, x, 2, (accel__dim[]){rows, n});
+}
+
+accel__tensor accel__count(accel__build *b, accel__dim n) {
+  const float value = 1.0f;
+  accel__tensor one = accel__constant_f32(b->p, "one", 2, (int64_t[]){1, 1}, &value);
+  accel__tensor sum =
+      accel__cumsum(b, accel__broadcast(b, one, 2, (accel__dim[]){accel__const_dim(b->p, 1), n})); /* 1 .. n */
+  return accel__affine(b, accel__reshape(b->p, sum, 1, &n), 1.0, -1.0);
+}
+
+accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at) {
+  if (x < 0 || at < 0) return -1;
+  accel__tensor first =
+      accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, accel__count(b, accel__tensor_dim(b->p, x, 0)), -1, b->space);
+  accel__tensor row = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, first, accel__cast(b, at, ACCEL_PLUGIN_F32));
+  return accel__gather(b->p, x, accel__cast(b, accel__affine(b, row, 1.0, 0.5), ACCEL_PLUGIN_I32));
+}
+
 /* ---- blocks ---- */
 
 /* y scaled by <path>.<name> [C], if any, plus x. */
@@ -197,6 +303,18 @@ static accel__tensor projection(accel__build *b, const accel__block *c, accel__t
   return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "%s.%s", path, name[part]);
 }
 
+/* act(first half) * second half of <path>.<fused_gate> [2*inner, hidden] */
+static accel__tensor gate_first(accel__build *b, const accel__block *c, accel__tensor x, const char *path) {
+  char name[NAME_BYTES + 64];
+  const int64_t dims[2] = {2 * c->inner, c->hidden};
+  snprintf(name, sizeof name, "%s.%s.weight", path, c->fused_gate);
+  accel__tensor in[3] = {x, accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, name)};
+  snprintf(name, sizeof name, "%s.%s.bias", path, c->fused_gate);
+  in[2] = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, name);
+  accel__attr attr[] = {ACCEL_I(ACT, c->act.act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 3, attr, 2, NULL, 1);
+}
+
 accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...) {
   FORMAT_NAME(path);
   accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm1);
@@ -209,7 +327,9 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
   y = accel__dense_layer(b, y, c->hidden, c->o_bias, c->scale1 == NULL ? x : -1, NULL, "%s.%s", path, c->o);
   x = c->scale1 == NULL ? y : add_scaled(b, x, y, path, c->scale1);
   y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm2);
-  if (c->gate != NULL)
+  if (c->fused_gate != NULL && (b->request->checkpoint == NULL || !accel__has(b, "%s.%s.weight", path, c->gate)))
+    y = gate_first(b, c, y, path);
+  else if (c->gate != NULL)
     y = accel__gated_layer(b, y, c->inner, true, &c->act, path, c->gate, c->up);
   else
     y = accel__dense_layer(b, y, c->inner, true, -1, &c->act, "%s.%s", path, c->up);
@@ -217,7 +337,15 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
   return c->scale2 == NULL ? y : add_scaled(b, x, y, path, c->scale2);
 }
 
-/* ---- outputs ---- */
+/* ---- heads and outputs ---- */
+
+accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name) {
+  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
+  int64_t hidden = accel__columns(b, x);
+  for (uint32_t i = 0; i < 3; i++)
+    x = accel__dense_layer(b, x, i < 2 ? hidden : out, true, -1, i < 2 ? &relu : NULL, "%s.layers.%u", name, i);
+  return x;
+}
 
 void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked) {
   accel__add_output(b, name, accel__rows_to_items(b, rows, per_item), asked, false);
@@ -258,6 +386,15 @@ static accel_status fold_bias(const void *user, const float *const *part, const 
   return ACCEL_OK;
 }
 
+/* parts: gamma, running_var -> gamma / sqrt(var + eps) */
+static accel_status norm_factor(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const folded *f = user;
+  if (parts != 2 || n[0] != f->channels || n[1] != n[0])
+    return accel__fail(ACCEL_ERROR_FORMAT, "a batch norm's weight and variance differ in size");
+  for (int64_t o = 0; o < n[0]; o++) out[o] = (float)((double)part[0][o] / sqrt((double)part[1][o] + f->eps));
+  return ACCEL_OK;
+}
+
 accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
                                  const char *norm) {
   int64_t groups = c->groups > 0 ? c->groups : 1;
@@ -286,4 +423,77 @@ accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__
   if (weight.name == NULL || bias.name == NULL)
     return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
   return convolve(b, x, c, accel__weight(b->p, &weight), accel__weight(b->p, &bias));
+}
+
+void accel__batch_norm(accel__build *b, int64_t n, double eps, const char *norm, accel__tensor *factor,
+                       accel__tensor *offset) {
+  folded *f = accel__arena_alloc(b->arena, sizeof *f);
+  *factor = *offset = -1;
+  if (f == NULL) {
+    accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+    return;
+  }
+  *f = (folded){.eps = eps, .channels = n, .weights = n};
+  const char *gamma = accel__resolve(b, "%s.weight", norm), *var = accel__resolve(b, "%s.running_var", norm);
+  const char *mean = accel__resolve(b, "%s.running_mean", norm), *beta = accel__resolve(b, "%s.bias", norm);
+  accel__weight_spec one = {.name = accel__arena_printf(b->arena, "%s.factor", norm),
+                            .use = ACCEL_PLUGIN_USE_PLAIN,
+                            .rank = 1,
+                            .dim = {n},
+                            .parts = {gamma, var},
+                            .n_parts = 2,
+                            .derive = norm_factor,
+                            .derive_user = f};
+  accel__weight_spec two = {.name = accel__arena_printf(b->arena, "%s.offset", norm),
+                            .use = ACCEL_PLUGIN_USE_PLAIN,
+                            .rank = 1,
+                            .dim = {n},
+                            .parts = {beta, mean, gamma, var},
+                            .n_parts = 4,
+                            .derive = fold_bias,
+                            .derive_user = f};
+  if (one.name == NULL || two.name == NULL) return;
+  *factor = accel__weight(b->p, &one);
+  *offset = accel__weight(b->p, &two);
+}
+
+/* ---- weight_norm ---- */
+
+typedef struct normed {
+  int64_t rows, last; /* elements of v: rows * last */
+} normed;
+
+/* parts: v [.., last], g [last] -> v g / |v[:, k]| */
+static accel_status norm_weight(const void *user, const float *const *part, const int64_t *n, uint32_t parts, float *out) {
+  const normed *w = user;
+  if (parts != 2 || n[0] != w->rows * w->last || n[1] != w->last)
+    return accel__fail(ACCEL_ERROR_FORMAT, "weight_norm of %lld elements with %lld lengths", (long long)n[0],
+                       (long long)n[1]);
+  for (int64_t k = 0; k < w->last; k++) {
+    double sum = 0;
+    for (int64_t r = 0; r < w->rows; r++) sum += (double)part[0][r * w->last + k] * (double)part[0][r * w->last + k];
+    const double factor = sum > 0 ? (double)part[1][k] / sqrt(sum) : 0.0;
+    for (int64_t r = 0; r < w->rows; r++) out[r * w->last + k] = (float)((double)part[0][r * w->last + k] * factor);
+  }
+  return ACCEL_OK;
+}
+
+accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name) {
+  static const char *const spelled[2][2] = {{"parametrizations.weight.original1", "parametrizations.weight.original0"},
+                                            {"weight_v", "weight_g"}};
+  normed *w = accel__arena_alloc(b->arena, sizeof *w);
+  if (w == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  *w = (normed){.rows = dims[0] * dims[1], .last = dims[2]};
+  const bool old = b->request->checkpoint == NULL || accel__has(b, "%s.weight_v", name);
+  accel__weight_spec spec = {
+      .name = accel__arena_printf(b->arena, "%s.weight.normed", accel__resolve(b, "%s", name)),
+      .use = ACCEL_PLUGIN_USE_CONV,
+      .rank = 3,
+      .dim = {dims[0], dims[1], dims[2]},
+      .parts = {accel__resolve(b, "%s.%s", name, spelled[old][0]), accel__resolve(b, "%s.%s", name, spelled[old][1])},
+      .n_parts = 2,
+      .derive = norm_weight,
+      .derive_user = w};
+  if (spec.name == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
+  return accel__weight(b->p, &spec);
 }

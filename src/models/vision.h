@@ -36,11 +36,25 @@ typedef struct accel__conv {
 /* <name>.weight [out, in/groups, kh, kw], <name>.bias; x [B,C,H,W]. */
 accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv *c, const char *format, ...)
     ACCEL_PRINTF(4, 5);
+typedef struct accel__conv1 {
+  int64_t out, kernel, stride, before, after, groups; /* stride, groups 0: 1; zeros before and after */
+  bool bias;
+  const accel__activation *act; /* NULL none */
+} accel__conv1;
+/* <name>.weight [out, in/groups, kernel], <name>.bias; x [B,C,L]. */
+accel__tensor accel__conv1d(accel__build *b, accel__tensor x, const accel__conv1 *c, const char *format, ...)
+    ACCEL_PRINTF(4, 5);
+/* The same with a weight already there. */
+accel__tensor accel__conv1d_by(accel__build *b, accel__tensor x, const accel__conv1 *c, accel__tensor w, accel__tensor bias,
+                               int32_t space);
+/* Over each of `groups` groups of channels and all positions: <name>.weight, <name>.bias [C]; x [B,C,..]. */
+accel__tensor accel__group_norm(accel__build *b, accel__tensor x, int64_t groups, double eps, const char *name);
 accel__tensor accel__transpose(accel__build *b, accel__tensor x, uint32_t rank, const int64_t *perm);
 accel__tensor accel__planes_to_items(accel__build *b, accel__tensor x); /* [B,C,H,W] -> [B,H*W,C] */
 /* [B,S,C] -> [B*S,C], rows of a new fixed space of S per item, which becomes b->space. */
 accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char *space);
 accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item); /* [B*S,C] -> [B,S,C], B = b->B */
+accel__tensor accel__broadcast(accel__build *b, accel__tensor x, uint32_t rank, const accel__dim *dims);
 /* `table` [1,n,C] repeated for each item: [B,n,C]. */
 accel__tensor accel__repeat(accel__build *b, accel__tensor table, accel__dim items);
 accel__tensor accel__concat(accel__build *b, int64_t axis, uint32_t n, const accel__tensor *parts);
@@ -57,6 +71,19 @@ accel__tensor accel__resize_grid(accel__build *b, const accel__grid_table *t, ac
 /* Row `at` of each item of x [B*S,C]: [B,C]. */
 accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim per_item, int64_t at);
 
+/* ---- rows picked, numbers counted ---- */
+accel__tensor accel__cumsum(accel__build *b,
+                            accel__tensor x); /* [A,n] F32: running sums along each row, the element's own included */
+accel__tensor accel__count(accel__build *b, accel__dim n); /* 0, 1 .. n-1 as F32 [n] */
+/* Row at[i] (int32 [items], within the sequence) of each sequence of b->space: x [T,C] -> [items,C]. */
+accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at);
+accel__tensor accel__reduce_last(accel__build *b, accel__tensor x); /* [n] -> [1]: its last element */
+accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset);
+accel__tensor accel__clamp(accel__build *b, accel__tensor x, double low, double high);
+accel__tensor accel__cast(accel__build *b, accel__tensor x, accel_plugin_dtype dtype);
+accel__tensor accel__unit_rows(accel__build *b, accel__tensor x); /* x / |x| over the last dim */
+accel__tensor accel__scalar(accel__build *b, const char *name);   /* a weight of one element, [1] */
+
 /* ---- pre-norm blocks: x += attention(norm(x)); x += mlp(norm(x)) ---- */
 typedef struct accel__block {
   const char *q, *k, *v, *o, *norm1, *norm2, *up, *down; /* names below the layer's path; k NULL: q is fused [3C,C] */
@@ -64,13 +91,17 @@ typedef struct accel__block {
   double eps, scale;
   bool qkv_bias, o_bias, causal;
   accel__activation act;
-  const char *gate;            /* SwiGLU: act(gate) * up; NULL: act(up) */
+  const char *gate; /* SwiGLU: act(gate) * up; NULL: act(up) */
+  const char
+      *fused_gate; /* the same in one [2*inner, hidden] weight, gate first, where the checkpoint has that; NULL: never */
   const char *scale1, *scale2; /* layer scale: names of [C] factors; NULL none */
   accel__tensor mask;          /* of keys; 0 none */
 } accel__block;
 accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...)
     ACCEL_PRINTF(4, 5);
 
+/* <name>.layers.0 .. 2 with relu between them: the box and class heads of DETR and YOLOS. */
+accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name);
 /* "last_hidden_state" and the like from rows: [B,S,C] of b->B items */
 void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked);
 void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_item); /* the next hidden_states.N */
@@ -79,5 +110,11 @@ void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_ite
 /* Convolution with the batch norm behind it folded in: <conv>.weight, <norm>.weight, .bias, .running_mean, .running_var. */
 accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
                                  const char *norm);
+/* The weight [dims] of torch's weight_norm over all but the last dim: <name>.weight_v * <name>.weight_g / |weight_v|, in
+ * either spelling. */
+accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name);
+/* A batch norm's own factor and offset, [n]: weight / sqrt(var + eps), bias - mean * factor. */
+void accel__batch_norm(accel__build *b, int64_t n, double eps, const char *norm, accel__tensor *factor,
+                       accel__tensor *offset);
 
 #endif

@@ -66,6 +66,7 @@ accel_status accel__processor_new(accel_endpoint *ep, const accel__sentence_modu
   if (!p) return accel__no_memory(sizeof *p);
   p->modules = *modules;
   p->batch_size = params->batch_size;
+  p->asked_length = params->max_length;
   ep->processor = p;
   ep->processor_free = free_processor;
   ACCEL_TRY_AS(open_tokenizer(ep, p), "the tokenizer of %s", ep->name);
@@ -220,10 +221,9 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
 
 static accel_status run_once(accel_endpoint *ep, uint32_t entry, const uint32_t *outputs, uint32_t n_outputs,
                              const accel__batch *batch, const sized *order, accel__piece_fn fn, void *user) {
-  accel__result results[8];
+  accel__result results[8] = {0};
   if (n_outputs > 8) return accel__fail(ACCEL_ERROR_INTERNAL, "%u outputs at once", n_outputs);
-  ACCEL_TRY(accel__endpoint_run(ep, entry, batch, outputs, n_outputs, results));
-  accel_status status = ACCEL_OK;
+  accel_status status = accel__endpoint_run(ep, entry, batch, outputs, n_outputs, results);
   uint64_t row = 0;
   for (uint32_t i = 0; i < batch->n && status == ACCEL_OK; i++) {
     accel__piece_result one = {.index = order[i].index, .item = i, .tokens = order[i].n, .row = row, .results = results};

@@ -18,6 +18,7 @@ typedef struct accel__processor {
   char *no_tokenizer;          /* why */
   accel__sentence_modules modules;
   uint32_t max_length; /* tokens of a piece, special tokens included */
+  uint32_t asked_length; /* what accel_init was given; 0 nothing */
   uint32_t batch_size; /* pieces per run; 0: as many as fit the token budget */
 } accel__processor;
 

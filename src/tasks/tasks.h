@@ -16,6 +16,8 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
                        const accel_qa_params *params, accel_answers **out);
 accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_fill_params *params,
                               accel_fills **out);
+accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_generate_params *params,
+                             accel_generations **out);
 /* Results of the tasks are one arena each, at offset 0 behind the public struct: see accel__task_result. */
 
 /* A result that owns an arena: allocates `size` bytes (the public struct) with the arena hidden in front; everything the

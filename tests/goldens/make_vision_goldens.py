@@ -52,8 +52,130 @@ def vit_fixtures():
                                 prefixed=False, allow_missing=("pooler",))
 
 
+# ---- CLIP, SigLIP ----
+
+def texts(name, vocab, width, lengths, eos=None, pad=1, left=False, mask=True):
+    """Ids with an end token where eos is given; padded to `width`."""
+    seed(name)
+    ids = torch.randint(3, vocab - 2, (len(lengths), width))
+    attention = torch.ones_like(ids)
+    for row, n in enumerate(lengths):
+        hidden = slice(0, width - n) if left else slice(n, width)
+        ids[row, hidden] = pad
+        attention[row, hidden] = 0
+        if eos is not None:
+            ids[row, width - 1 if left else n - 1] = eos
+    return {"input_ids": ids, "attention_mask": attention} if mask else {"input_ids": ids}
+
+
+TEXT = dict(vocab_size=61, hidden_size=20, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=12)
+SEEN = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=20, patch_size=5)
+
+
+def clip_config(eos=60, **more):
+    text = {**TEXT, "projection_dim": 14, "eos_token_id": eos, "bos_token_id": 58, "pad_token_id": 1}
+    return T.CLIPConfig(text_config=text, vision_config={**SEEN, "projection_dim": 14}, projection_dim=14, **more)
+
+
+def clip_fixtures():
+    text, image = texts("t", 61, 9, (9, 4, 6), eos=60), pixels("p", 2, 3, 20, 20)
+    both = {**text, **image}
+    cases = [case("CLIPModel", "both", both, args=HIDDEN), case("CLIPModel", "wide", {**texts("u", 61, 7, (7, 7), eos=60, mask=False), **pixels("w", 3, 3, 26, 17)}, args=BIG)]
+    yield "clip", dict(config=clip_config(), cases=cases, prefixed=False)
+    yield "clip_eos_2", dict(config=clip_config(eos=2), cases=[case("CLIPModel", "both", both)], dtype=torch.float16, prefixed=False)
+    yield "clip_new_names", dict(config=clip_config(), cases=[case("CLIPModel", "both", both)], hub=False, prefixed=False)
+    for part, inputs in (("Text", text), ("Vision", image)):
+        config = getattr(clip_config(), f"{part.lower()}_config")
+        yield f"clip_{part.lower()}", dict(config=config, prefixed=False, cases=[case(f"CLIP{part}Model", "batch", inputs, args=HIDDEN)])
+        yield f"clip_{part.lower()}_bare", dict(config=config, prefixed=False, hub=False, cases=[case(f"CLIP{part}Model", "batch", inputs)])
+        yield f"clip_{part.lower()}_projection", dict(config=config, prefixed=False, cases=[case(f"CLIP{part}ModelWithProjection", "batch", inputs, args=HIDDEN)])
+    labels = clip_config(id2label={i: f"thing {i}" for i in range(5)})
+    yield "clip_labels", dict(config=labels, cases=[case("CLIPForImageClassification", "batch", image)], dtype=torch.bfloat16)
+
+
+def siglip_config(**more):
+    return T.SiglipConfig(text_config={**TEXT, "hidden_size": 24, "projection_size": 24}, vision_config={**SEEN, **more})
+
+
+def siglip_fixtures():
+    text, image = texts("t", 61, 12, (12, 4, 6), mask=False), pixels("p", 2, 3, 20, 20)
+    masked = {**texts("m", 61, 8, (8, 5, 3)), **pixels("w", 2, 3, 26, 17)}
+    cases = [case("SiglipModel", "both", {**text, **image}, args=HIDDEN), case("SiglipModel", "masked", masked, args=BIG)]
+    yield "siglip", dict(config=siglip_config(), cases=cases, prefixed=False)
+    yield "siglip_no_head", dict(config=siglip_config(vision_use_head=False), prefixed=False, cases=[case("SiglipForImageClassification", "batch", image)], dtype=torch.float16)
+    for part, inputs in (("Text", text), ("Vision", image)):
+        config = getattr(siglip_config(), f"{part.lower()}_config")
+        yield f"siglip_{part.lower()}", dict(config=config, prefixed=False, cases=[case(f"Siglip{part}Model", "batch", inputs, args=HIDDEN)])
+
+
+# ---- ResNet, DETR, YOLOS, DINOv2 ----
+
+def resnet(**more):
+    return T.ResNetConfig(**{"embedding_size": 6, "hidden_sizes": [8, 12, 20], "depths": [1, 2, 1], "num_labels": 5, **more})
+
+
+def resnet_fixtures():
+    image = pixels("r", 3, 3, 37, 45)
+    yield "resnet", dict(config=resnet(), cases=[case("ResNetModel", "batch", image, args=HIDDEN), case("ResNetForImageClassification", "batch", image)])
+    basic = resnet(layer_type="basic", downsample_in_first_stage=True, hidden_act="gelu", num_channels=1)
+    yield "resnet_basic", dict(config=basic, cases=[case("ResNetForImageClassification", "batch", pixels("s", 2, 1, 40, 33))], dtype=torch.float16)
+    yield "resnet_bottleneck", dict(config=resnet(downsample_in_bottleneck=True), cases=[case("ResNetModel", "single", pixels("q", 1, 3, 32, 32))], dtype=torch.bfloat16)
+
+
+def timm_names(key):
+    """The backbone as timm calls its parts."""
+    import re
+    key = key.replace("embedder.embedder.convolution", "conv1").replace("embedder.embedder.normalization", "bn1")
+    key = re.sub(r"encoder\.stages\.(\d)\.layers\.(\d+)\.", lambda m: f"layer{int(m[1]) + 1}.{m[2]}.", key)
+    key = re.sub(r"\.layer\.(\d)\.convolution", lambda m: f".conv{int(m[1]) + 1}", key)
+    key = re.sub(r"\.layer\.(\d)\.normalization", lambda m: f".bn{int(m[1]) + 1}", key)
+    return key.replace("shortcut.convolution", "downsample.0").replace("shortcut.normalization", "downsample.1")
+
+
+def detr(**more):
+    return T.DetrConfig(**{"backbone_config": resnet(out_features=["stage2", "stage3"]), "d_model": 16, "num_queries": 7, "encoder_layers": 2, "decoder_layers": 2,
+                           "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 19, "decoder_ffn_dim": 23, "num_labels": 4, **more})
+
+
+def detr_fixtures():
+    image = pixels("d", 3, 3, 70, 91)
+    mask = torch.zeros(3, 70, 91, dtype=torch.long)
+    for i, (h, w) in enumerate(((70, 60), (41, 91), (70, 91))):
+        mask[i, :h, :w] = 1
+    masked = {**image, "pixel_mask": mask}
+    yield "detr", dict(config=detr(), cases=[case("DetrModel", "masked", masked, args=HIDDEN), case("DetrForObjectDetection", "masked", masked),
+                                             case("DetrForObjectDetection", "plain", pixels("e", 1, 3, 64, 48))])
+    learned = detr(position_embedding_type="learned", activation_function="gelu", auxiliary_loss=True)
+    yield "detr_learned", dict(config=learned, cases=[case("DetrModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
+    yield "detr_timm_names", dict(config=detr(backbone_config=resnet(out_features=["stage3"], layer_type="basic")), stored_as=timm_names,
+                                  cases=[case("DetrForObjectDetection", "masked", masked)])
+    yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)
+
+
+def yolos(**more):
+    return T.YolosConfig(**{**VIT, "image_size": [20, 30], "num_detection_tokens": 4, "num_labels": 3, "num_hidden_layers": 3, **more})
+
+
+def yolos_fixtures():
+    same, other = pixels("y", 3, 3, 20, 30), pixels("z", 2, 3, 41, 27)
+    yield "yolos", dict(config=yolos(), cases=[case("YolosModel", "same", same, args=HIDDEN), case("YolosForObjectDetection", "other", other)])
+    yield "yolos_plain", dict(config=yolos(use_mid_position_embeddings=False), cases=[case("YolosForObjectDetection", "same", same)], dtype=torch.bfloat16)
+
+
+def dinov2_fixtures():
+    same, other = pixels("y", 3, 3, 20, 20), pixels("z", 2, 3, 41, 27)
+    base = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, image_size=20, patch_size=5, num_labels=4)
+    for stem, name, more in (("Dinov2", "dinov2", {}), ("Dinov2WithRegisters", "dinov2_registers", {"num_register_tokens": 3})):
+        make = getattr(T, f"{stem}Config")
+        yield name, dict(config=make(**base, **more), cases=[case(f"{stem}Model", "same", same, args=HIDDEN), case(f"{stem}Model", "other", other),
+                                                            case(f"{stem}ForImageClassification", "other", other)])
+        swiglu = make(**{**base, "use_swiglu_ffn": True, "mlp_ratio": 3, "qkv_bias": False}, **more)
+        yield f"{name}_swiglu", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], dtype=torch.float16)
+        yield f"{name}_new_names", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], hub=False)
+
+
 def main():
-    groups = [vit_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 

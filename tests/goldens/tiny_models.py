@@ -94,8 +94,9 @@ def flatten(name, value, into):
             flatten(f"{name}.{i}", v, into)
 
 
-def make(name, config, cases, load_config=None, allow_missing=(), **how):
-    """cases: list of dicts (cls, case, inputs, args, mask, keep, skip); inputs become in.*, masks mask.*."""
+def make(name, config, cases, load_config=None, allow_missing=(), stored_as=None, **how):
+    """cases: list of dicts (cls, case, inputs, args, mask, keep, skip); inputs become in.*, masks mask.*.  stored_as(name) renames the tensors of
+    the finished fixture: spellings that transformers itself reads only with packages that are not here."""
     directory = ROOT / name
     classes = list(dict.fromkeys(c["cls"] for c in cases))
     write_model(directory, config, classes, **how)
@@ -126,6 +127,9 @@ def make(name, config, cases, load_config=None, allow_missing=(), **how):
         file = f"golden.{cls}.{case['case']}.safetensors"
         save_file({k: v.clone() for k, v in tensors.items()}, directory / file, metadata={"mode": "forward", "args": json.dumps(args)})
         lines.append(f"{name} {file} {cls}")
+    if stored_as is not None:
+        path = directory / "model.safetensors"
+        save_file({stored_as(k): v for k, v in load_file(path).items()}, path, metadata={"format": "pt"})
     print(name, file=sys.stderr)
     return lines
 

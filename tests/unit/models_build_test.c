@@ -50,11 +50,12 @@ static void test_every_class(void **state) {
   const char *const *names = accel__model_architectures(&n);
   assert_true(n > 40);
   for (uint32_t i = 0; i < n; i++) {
-    char config[600];
+    char config[800];
     snprintf(config, sizeof config,
              "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"n_heads\":3,\"intermediate_size\":7,\"hidden_dim\":7,"
+             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"num_conv_pos_embedding_groups\":3,\"n_heads\":3,"
+             "\"intermediate_size\":7,\"hidden_dim\":7,"
              "\"relative_attention\":true,"
              "\"pos_att_type\":[\"c2p\",\"p2c\"]}",
              names[i]);
@@ -65,7 +66,9 @@ static void test_every_class(void **state) {
     if (strcmp(m->inputs[0].name, "lengths") == 0) { /* text: packed rows */
       assert_true(m->n_inputs >= 3 && m->n_outputs >= 2);
       assert_string_equal(m->inputs[1].name, "input_ids");
-      assert_int_equal(m->hidden_size, 12);
+      bool towers = false; /* each with a config of its own */
+      for (uint32_t k = 0; k < m->n_inputs; k++) towers |= m->inputs[k].kind == ACCEL__INPUT_ITEM;
+      if (!towers) assert_int_equal(m->hidden_size, 12);
     }
     assert_non_null(m->task);
     accel__model_free(&m);

@@ -49,6 +49,25 @@ FUNCTION float gpu_sin_quarter(float x, int quarters) {
 FUNCTION float gpu_sin(float x) { return gpu_sin_quarter(x, 0); }
 FUNCTION float gpu_cos(float x) { return gpu_sin_quarter(x, 1); }
 
+/* x^y as C's pow: whole exponents up to 64 by multiplication, others by logarithms of |x| with the sign put back. */
+FUNCTION float gpu_pow(float x, float y) {
+  float whole = floor(y), a = fabs(x), n = fabs(y);
+  bool odd = whole == y && n < 16777216.0f && whole - 2.0f * floor(whole * 0.5f) != 0.0f;
+  if (y == 0.0f || x == 1.0f) return 1.0f;
+  if (x != x || y != y) return x + y;
+  if (whole == y && n <= 64.0f) {
+    float power = 1.0f, square = x;
+    for (int e = INT(n); e > 0; e = e / 2) {
+      if (e % 2 == 1) power = power * square;
+      square = square * square;
+    }
+    return y < 0.0f ? 1.0f / power : power;
+  }
+  if (y == 0.5f) return a == INF ? INF : sqrt(x);
+  float r = a == 0.0f ? (y < 0.0f ? INF : 0.0f) : (a == INF ? (y < 0.0f ? 0.0f : INF) : pow(a, y));
+  return x < 0.0f ? (odd ? -r : (whole == y || a == INF ? r : AS_FLOAT(0x7fc00000u))) : r;
+}
+
 /* accel_plugin_act and accel_plugin_unary by number (ops.def); alpha and beta as kit_unary takes them. */
 FUNCTION float gpu_unary(int kind, float x, float alpha, float beta) {
   if (kind == 0) return x;

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import ctypes as C
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
+from . import _generate
 from . import _types as T
 from ._context import Context, TestReport, default_context, take_report
+from ._generate import Generation, Prompts, Token
 from ._native import check, decode, encode, lib, string_list, strings_struct, take_string, text_array
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
@@ -184,6 +186,17 @@ class Model:
         given, ticket = Inputs(inputs), C.c_void_p()
         check(lib.accel_submit(lib.accel_queue_of(self.handle), C.byref(given.struct), C.byref(ticket)))
         return Ticket(self, ticket)
+
+    # ---- generation ----
+
+    def generate(self, prompts: Prompts, told: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
+        """Goes on with a text or several, or with token ids.  Options are those of transformers' generate() and `seed`, `stop`, `logprobs`,
+        `ignore_eos`, `keep_stop`, `keep_special`, `add_special_tokens`.  `told` hears each token; it ends the sequence by answering True."""
+        return _generate.generate(self.handle, prompts, told, options)
+
+    def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
+        """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
+        return _generate.stream(self, prompt, options)
 
     # ---- tasks: one list of results for each text ----
 

@@ -117,14 +117,30 @@ class FillMaskPipeline(Pipeline):
         return rows[0] if len(rows) == 1 else rows
 
 
+class TextGenerationPipeline(Pipeline):
+    """[{"generated_text"}] for a text, with the text in front unless return_full_text is False; a list of such lists for several.
+    Options are those of Model.generate."""
+    task = "text-generation"
+
+    def __call__(self, texts: Texts, return_full_text: bool = True, **options: Any) -> Any:
+        items = [texts] if isinstance(texts, str) else list(texts)
+        if any(not isinstance(item, str) for item in items):
+            raise ValueError("text-generation takes texts; apply the chat template to messages first")
+        rows: List[List[Dict[str, Any]]] = [[] for _ in items]
+        for g in self.model.generate(items, **{**self.defaults, **options}):
+            rows[g.prompt].append({"generated_text": (items[g.prompt] if return_full_text else "") + g.text})
+        return rows[0] if isinstance(texts, str) else rows
+
+
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
-    FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline)}
+    FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
+    TextGenerationPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
-    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", or
+    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation", or
     the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))

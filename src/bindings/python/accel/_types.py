@@ -80,6 +80,24 @@ accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), 
 accel_fill = _struct("accel_fill", ("score", f64), ("token", i64), ("token_str", text), ("sequence", text))
 accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("count", C.POINTER(u32)), ("fill", C.POINTER(C.POINTER(accel_fill))))
 
+accel_token_logprob = _struct("accel_token_logprob", ("id", i32), ("logprob", C.c_float))
+accel_token_event = _struct(
+    "accel_token_event", ("size", u32), ("prompt", u32), ("sequence", u32), ("id", i32), ("text", text), ("logprob", C.c_float), ("finish", text))
+TokenFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, C.POINTER(accel_token_event))
+accel_generate_params = _struct(
+    "accel_generate_params", ("size", u32), ("max_new_tokens", i32), ("min_new_tokens", i32), ("do_sample", i32), ("temperature", f64), ("top_p", f64),
+    ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),
+    ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
+    ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special", u32), ("no_special", u32), ("told", TokenFunction),
+    ("told_user", C.c_void_p))
+accel_generation = _struct(
+    "accel_generation", ("prompt", u32), ("sequence", u32), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("finish", text), ("score", f64),
+    ("logprob", C.POINTER(C.c_float)), ("alternatives", u32), ("alternative", C.POINTER(accel_token_logprob)), ("prompt_tokens", u32),
+    ("first_ms", f64), ("token_ms", C.POINTER(f64)))
+accel_generations = _struct(
+    "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
+    ("decode_ms", f64), ("steps", u32))
+
 accel_token_ids = _struct(
     "accel_token_ids", ("n", u32), ("count", C.POINTER(u32)), ("ids", C.POINTER(C.POINTER(i32))), ("tokens", C.POINTER(C.POINTER(text))),
     ("start", C.POINTER(C.POINTER(i64))), ("end", C.POINTER(C.POINTER(i64))))

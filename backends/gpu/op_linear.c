@@ -1,0 +1,123 @@
+/* op_linear.c - linear: tiles for many rows, linear_few for a handful; a gated one goes through two halves in the workspace.
+ */
+#include "gpu/ops.h"
+
+enum { FEW = 8, SEGMENTS = 8, TILE = 64 };
+enum { BIAS = 1, RESIDUAL = 2, TRANS = 4, UP_PLUS_ONE = 8 }; /* flags of the kernels */
+
+typedef struct product { /* y[m, n] = act(x w^T + bias) + residual */
+  const kit_tensor *x;
+  gpu_matrix w;
+  const kit_tensor *bias, *residual;
+  gpu_binding y;
+  int64_t m, n, k, y_stride;
+  int32_t act;
+  float alpha;
+  bool trans;
+} product;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Rows [first, first + count) of w: columns of the result. */
+static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p, gpu_binding part, int64_t first,
+                             int64_t count, accel_plugin_error *error) {
+  const bool few = p->m <= FEW && !p->trans;
+  const uint32_t *most = run->self->limits.groups;
+  const int64_t n = p->trans ? p->n : count;
+  gpu_call c = gpu_call_new(run, l, (few ? GPU_K_linear_few_f32 : GPU_K_linear_f32) + p->w.w.store);
+  gpu_tensor(&c, p->x);
+  gpu_matrix_bind(&c, &p->w, part);
+  gpu_tensor(&c, p->bias);
+  gpu_tensor(&c, p->residual);
+  gpu_bind(&c, p->y);
+  gpu_int(&c, p->m);
+  gpu_int(&c, n);
+  gpu_int(&c, p->k);
+  gpu_int(&c, p->x->row_stride);
+  gpu_int(&c, p->y_stride);
+  gpu_int(&c, p->trans ? 0 : first);
+  gpu_int(&c, ceil_div(ceil_div(p->k, SEGMENTS), 32) * 32);
+  gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (p->trans ? TRANS : 0));
+  gpu_int(&c, p->act);
+  gpu_float(&c, (double)p->alpha);
+  gpu_matrix_params(&c, &p->w, first);
+  if (few) return gpu_dispatch_grid(&c, least(ceil_div(n, 8), most[0]), ceil_div(p->m, 4), 1, error);
+  return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, TILE), most[1]), 1, error);
+}
+
+static int32_t multiply(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (int64_t first = 0; !rc && first < p->w.w.n;) {
+    gpu_binding part;
+    const int64_t count = gpu_matrix_rows(run, &p->w, first, &part);
+    if (p->trans && count < p->w.w.n)
+      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "a weight stored [k, n] must fit one binding of %llu bytes",
+                             (unsigned long long)run->self->limits.binding);
+    rc = multiply_part(run, l, p, part, first, count, error);
+    first += count;
+  }
+  return rc;
+}
+
+static int32_t combine(gpu_run *run, const kit_launch *l, int64_t glu, gpu_binding h, accel_plugin_error *error) {
+  const kit_tensor *residual = &l->in[3], *out = &l->out[0];
+  const int64_t n = kit_cols(out), m = kit_row_count(out);
+  const int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  const bool between = glu == ACCEL_PLUGIN_GLU_INTERLEAVED, apart = glu == ACCEL_PLUGIN_GLU_SEPARATE,
+             last = glu == ACCEL_PLUGIN_GLU_GATE_LAST;
+  gpu_call c = gpu_call_new(run, l, GPU_K_glu);
+  gpu_bind(&c, h);
+  gpu_tensor(&c, residual);
+  gpu_tensor(&c, out);
+  gpu_int(&c, m * n);
+  gpu_int(&c, n);
+  gpu_int(&c, apart ? n : 2 * n);
+  gpu_int(&c, between ? 2 : 1);
+  gpu_int(&c, apart ? m * n : last ? n : 0); /* SEPARATE: all of up, then all of gate */
+  gpu_int(&c, apart ? 0 : last ? 0 : between ? 1 : n);
+  gpu_int(&c, (kit_has(residual) ? RESIDUAL : 0) | (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? UP_PLUS_ONE : 0));
+  gpu_int(&c, act);
+  gpu_float(&c, (double)kit_act_alpha(l->node, act));
+  return gpu_dispatch_items(&c, m * n, error);
+}
+
+uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {
+  (void)self;
+  const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE);
+  return glu == ACCEL_PLUGIN_GLU_NONE ? 0 : (uint64_t)l->out[0].elements * 8;
+}
+
+GPU_OP(linear) {
+  static const kit_tensor absent = {.id = -1};
+  const kit_tensor *out = &l->out[0];
+  const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), n = kit_cols(out);
+  const uint64_t half = (uint64_t)out->elements * 4;
+  product p = {.x = &l->in[0],
+               .w = gpu_matrix_of(run, &l->in[1]),
+               .bias = &l->in[2],
+               .residual = &l->in[3],
+               .y = gpu_at(run, out),
+               .m = kit_row_count(out),
+               .n = n,
+               .k = kit_cols(&l->in[0]),
+               .y_stride = n,
+               .act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE),
+               .trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0};
+  p.alpha = kit_act_alpha(l->node, p.act);
+  if (glu == ACCEL_PLUGIN_GLU_NONE) return multiply(run, l, &p, error);
+  const gpu_binding h = gpu_workspace_at(l, 0, 2 * half);
+  const bool apart = glu == ACCEL_PLUGIN_GLU_SEPARATE;
+  p.residual = &absent;
+  p.act = ACCEL_PLUGIN_ACT_NONE;
+  p.y = apart ? gpu_part(h, 0, half) : h;
+  p.n = p.y_stride = apart ? n : 2 * n;
+  int32_t rc = multiply(run, l, &p, error);
+  if (!rc && apart) {
+    p.w = gpu_matrix_of(run, &l->in[4]);
+    p.bias = &l->in[5];
+    p.y = gpu_part(h, half, half);
+    rc = multiply(run, l, &p, error);
+  }
+  return rc ? rc : combine(run, l, glu, h, error);
+}

@@ -1,0 +1,79 @@
+/* generate.c - text generation: argument checks, then tasks/. */
+#include "tasks/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/check.h"
+#include "tasks/tasks.h"
+
+accel_generate_params accel_generate_params_default(void) {
+  return (accel_generate_params){.size = sizeof(accel_generate_params),
+                                 .max_new_tokens = -1,
+                                 .min_new_tokens = -1,
+                                 .do_sample = -1,
+                                 .temperature = NAN,
+                                 .top_p = NAN,
+                                 .min_p = NAN,
+                                 .typical_p = NAN,
+                                 .top_k = -1,
+                                 .repetition_penalty = NAN,
+                                 .presence_penalty = NAN,
+                                 .frequency_penalty = NAN,
+                                 .no_repeat_ngram_size = -1,
+                                 .logprobs = -1};
+}
+
+static accel_status check_params(const char *caller, const accel_generate_params *p) {
+  if (p->stop && p->stop->n && !p->stop->item)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.stop has no items", caller);
+  if (p->logprobs > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: params.logprobs is %d; at most 1024", caller, p->logprobs);
+  if (p->num_beams > 1024 || p->num_return_sequences > 1024)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %u beams, %u sequences; at most 1024", caller, p->num_beams,
+                       p->num_return_sequences);
+  return ACCEL_OK;
+}
+
+accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                            const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (n) API_NEED(texts);
+  for (uint32_t i = 0; i < n; i++)
+    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", __func__, i);
+  return accel__generate(endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids, const uint32_t *count, uint32_t n,
+                                const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (n) API_NEED(ids);
+  if (n) API_NEED(count);
+  accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
+  if (!prompts) return accel__no_memory(n * sizeof *prompts);
+  accel_status status = ACCEL_OK;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    prompts[i] = (accel__ids){ids[i], count[i]};
+    if (count[i] && !ids[i]) status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: ids[%u] is NULL", __func__, i);
+  }
+  if (status == ACCEL_OK) status = accel__generate_prompts(endpoint, prompts, n, &mine, out);
+  free(prompts);
+  return status;
+}
+
+void accel_generations_free(accel_generations **generations) {
+  if (!generations) return;
+  accel__task_free(*generations);
+  *generations = NULL;
+}

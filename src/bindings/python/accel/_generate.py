@@ -1,0 +1,163 @@
+"""Text generation: transformers' arguments, results as dataclasses, and an iterator over tokens as they come."""
+from __future__ import annotations
+
+import ctypes as C
+import json
+import math
+import queue
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+
+from . import _types as T
+from ._native import check, decode, encode, lib, strings_struct, text_array
+
+Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
+_NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
+            "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
+_FLAGS = ("ignore_eos", "keep_stop", "keep_special")
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of a sequence, told as soon as it is chosen.  The texts of a sequence's tokens are its text."""
+    id: int
+    text: str
+    logprob: Optional[float] = None
+    finish: Optional[str] = None
+    prompt: int = 0
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generated sequence.  `finish`: "eos", "stop", "length", "time" or "cancelled"; `score`: of beam search, as transformers'
+    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}."""
+    text: str
+    ids: List[int]
+    finish: str
+    score: float = 0.0
+    prompt: int = 0
+    sequence: int = 0
+    prompt_tokens: int = 0
+    first_ms: float = 0.0
+    token_ms: List[float] = field(default_factory=list)
+    logprobs: Optional[List[float]] = None
+    top_logprobs: Optional[List[Dict[int, float]]] = None
+
+
+def _params(options: Dict[str, Any]) -> Any:
+    """The struct for transformers' keyword arguments; what it has no field for goes into its `config`."""
+    how = lib.accel_generate_params_default()
+    rest, keep = {}, []
+    for name, value in options.items():
+        if value is None:
+            continue
+        if name in _NUMBERS:
+            setattr(how, name, value)
+        elif name in _FLAGS:
+            setattr(how, name, int(bool(value)))
+        elif name == "do_sample":
+            how.do_sample = int(bool(value))
+        elif name == "add_special_tokens":
+            how.no_special = int(not value)
+        elif name in ("stop", "stop_strings"):
+            struct = strings_struct([value] if isinstance(value, str) else value)
+            keep.append(struct)
+            how.stop = C.pointer(struct)
+        elif name == "sequence_bias" and isinstance(value, dict):
+            rest[name] = [[list(ids), float(bias)] for ids, bias in value.items()]
+        else:
+            rest[name] = value
+    if rest:
+        text = encode(json.dumps(rest))
+        keep.append(text)
+        how.config = text
+    how.keep = keep  # as long as the struct
+    return how
+
+
+def _take(pointer: Any) -> List[Generation]:
+    result = []
+    for k in range(pointer.contents.n):
+        g = pointer.contents.item[k]
+        width = g.alternatives
+        top = [{a.id: a.logprob for a in g.alternative[t * width:(t + 1) * width] if a.id >= 0} for t in range(g.n)] if width else None
+        result.append(Generation(decode(g.text), g.ids[:g.n], decode(g.finish), g.score, g.prompt, g.sequence, g.prompt_tokens, g.first_ms,
+                                 g.token_ms[:g.n] if g.token_ms else [], g.logprob[:g.n] if g.logprob else None, top))
+    lib.accel_generations_free(C.byref(pointer))
+    return result
+
+
+def _rows(prompts: Prompts) -> Any:
+    """(texts, None), or (None, rows of ids)."""
+    if isinstance(prompts, str):
+        return [prompts], None
+    items = list(prompts)
+    if all(isinstance(i, str) for i in items):
+        return items, None
+    if items and not hasattr(items[0], "__len__"):
+        items = [items]
+    return None, [[int(i) for i in row] for row in items]
+
+
+def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) -> List[Generation]:
+    how, pointer = _params(options), C.POINTER(T.accel_generations)()
+    failure: List[BaseException] = []
+
+    def on_token(_: Any, event: Any) -> int:
+        e = event.contents
+        try:
+            return int(bool(told(Token(e.id, decode(e.text), None if math.isnan(e.logprob) else e.logprob, decode(e.finish) or None, e.prompt,
+                                       e.sequence))))
+        except BaseException as error:  # travels around the library
+            failure.append(error)
+            return 1
+
+    if told is not None:
+        how.told = T.TokenFunction(on_token)
+    texts, ids = _rows(prompts)
+    if texts is not None:
+        status = lib.accel_generate(handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer))
+    else:
+        arrays = [(C.c_int32 * max(len(row), 1))(*row) for row in ids]
+        rows = (C.POINTER(C.c_int32) * max(len(ids), 1))(*[C.cast(a, C.POINTER(C.c_int32)) for a in arrays])
+        count = (C.c_uint32 * max(len(ids), 1))(*[len(row) for row in ids])
+        status = lib.accel_generate_ids(handle, rows, count, len(ids), C.byref(how), C.byref(pointer))
+    if failure:
+        if pointer:
+            lib.accel_generations_free(C.byref(pointer))
+        raise failure[0]
+    check(status)
+    return _take(pointer)
+
+
+def stream(model: Any, prompt: Prompts, options: Dict[str, Any]) -> Iterator[Token]:
+    """Tokens as they come.  The model works in a thread of its own; leaving the loop ends the generation."""
+    waiting: "queue.Queue[Any]" = queue.Queue()
+    left = threading.Event()
+
+    def told(token: Token) -> bool:
+        waiting.put(token)
+        return left.is_set()
+
+    def work() -> None:
+        try:
+            generate(model.handle, prompt, told, options)
+            waiting.put(None)
+        except BaseException as error:
+            waiting.put(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while True:
+            item = waiting.get()
+            if item is None:
+                return
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        left.set()
+        thread.join()

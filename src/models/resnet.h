@@ -1,0 +1,24 @@
+/* resnet.h - ResNet as transformers and timm name it: a classifier of its own, and the backbone of DETR. */
+#ifndef ACCEL_MODELS_RESNET_H
+#define ACCEL_MODELS_RESNET_H
+
+#include "models/vision.h"
+
+enum { ACCEL__MAX_STAGES = 16 };
+typedef struct accel__resnet {
+  int64_t channels, embedding, stages, hidden[ACCEL__MAX_STAGES], depths[ACCEL__MAX_STAGES];
+  bool basic; /* layer_type "basic"; else bottleneck */
+  bool downsample_first, downsample_in_bottleneck;
+  bool dilate_last; /* the last stage keeps its resolution and dilates instead (timm's output_stride 16) */
+  bool timm;        /* names as timm has them */
+  int64_t last;     /* stages that are built: those up to the last feature map asked for */
+  accel__activation act;
+} accel__resnet;
+
+accel_status accel__resnet_read(accel__build *b, accel__resnet *c); /* defaults, then b->config */
+/* "resnet18" .. "resnet152" as timm builds them. */
+accel_status accel__resnet_of_timm(accel__build *b, const char *name, accel__resnet *c);
+/* pixels -> feature map [B,C,h,w] below b->scope; hidden_states of stem and stages are listed when `hidden`. */
+accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels, bool hidden);
+
+#endif

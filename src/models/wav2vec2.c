@@ -1,0 +1,325 @@
+/* wav2vec2.c - Wav2Vec2 and HuBERT (transformers' Wav2Vec2Model, HubertModel and their heads): convolutions over the
+ * waveform, a convolution for positions, a transformer with its norms behind or in front ("stable").
+ *
+ * Frames of padding are computed, as the reference does: its group norm runs over them and their rows come out.
+ * attention_mask [B,samples] says how many frames of each sound are real; the others are set to zero before the transformer
+ * and hidden from attention. */
+#include <stdio.h>
+#include <string.h>
+
+#include "models/vision.h"
+
+enum { MAX_CONVS = 32 };
+typedef struct wave {
+  int64_t vocab, hidden, layers, heads, inner, n_conv, conv[MAX_CONVS], kernel[MAX_CONVS], step[MAX_CONVS];
+  int64_t pos_kernel, pos_groups, classifier, adapter_kernel, adapter_stride, adapters, adapted, attn_adapter;
+  double eps;
+  bool conv_bias, group_norm, stable, weighted, adapter, project_norm, pos_batch_norm, hubert;
+  accel__activation act, conv_act;
+  accel__dim frames;
+  accel__tensor mask, real; /* frames: int32 [B*frames]; F32 [B,frames] */
+  accel__tensor features;   /* normalised, rows */
+  accel__tensor states[ACCEL__MAX_LAYERS + 1];
+} wave;
+
+static accel_status read_config(accel__build *b, wave *m) {
+  static const int64_t steps[7] = {5, 2, 2, 2, 2, 2, 2}, kernels[7] = {10, 3, 3, 3, 3, 2, 2};
+  const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
+  *m = (wave){.hubert = m->hubert,
+              .vocab = 32,
+              .hidden = 768,
+              .layers = 12,
+              .heads = 12,
+              .inner = 3072,
+              .n_conv = 7,
+              .pos_kernel = 128,
+              .pos_groups = 16,
+              .classifier = 256,
+              .adapter_kernel = 3,
+              .adapter_stride = 2,
+              .adapters = 3,
+              .eps = 1e-5,
+              .project_norm = true,
+              .act = gelu,
+              .conv_act = gelu};
+  const char *norm = "group";
+  const accel__json *dims = NULL;
+  const accel__field fields[] = {
+      ACCEL_FIELD_INT("vocab_size", &m->vocab, 1, ACCEL__MAX_VOCAB),
+      ACCEL_FIELD_INT("hidden_size", &m->hidden, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("num_hidden_layers", &m->layers, 0, ACCEL__MAX_LAYERS),
+      ACCEL_FIELD_INT("num_attention_heads", &m->heads, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("intermediate_size", &m->inner, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("num_conv_pos_embeddings", &m->pos_kernel, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("num_conv_pos_embedding_groups", &m->pos_groups, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("classifier_proj_size", &m->classifier, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_NUMBER("layer_norm_eps", &m->eps),
+      ACCEL_FIELD_BOOL("conv_bias", &m->conv_bias),
+      ACCEL_FIELD_BOOL("do_stable_layer_norm", &m->stable),
+      ACCEL_FIELD_BOOL("use_weighted_layer_sum", &m->weighted),
+      ACCEL_FIELD_STRING("feat_extract_norm", &norm),
+      ACCEL_FIELD_ACT("hidden_act", &m->act),
+      ACCEL_FIELD_ACT("feat_extract_activation", &m->conv_act),
+      ACCEL_FIELD_INT("adapter_attn_dim", &m->attn_adapter, 1, ACCEL__MAX_WIDTH),
+  };
+  const accel__field of_hubert[] = {ACCEL_FIELD_BOOL("feat_proj_layer_norm", &m->project_norm),
+                                    ACCEL_FIELD_BOOL("conv_pos_batch_norm", &m->pos_batch_norm)};
+  const accel__field of_wav2vec2[] = {ACCEL_FIELD_BOOL("add_adapter", &m->adapter),
+                                      ACCEL_FIELD_INT("adapter_kernel_size", &m->adapter_kernel, 1, 1024),
+                                      ACCEL_FIELD_INT("adapter_stride", &m->adapter_stride, 1, 1024),
+                                      ACCEL_FIELD_INT("num_adapter_layers", &m->adapters, 0, ACCEL__MAX_LAYERS),
+                                      ACCEL_FIELD_INT("output_hidden_size", &m->adapted, 1, ACCEL__MAX_WIDTH)};
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(m->hubert ? accel__read_fields(b, of_hubert, 2) : accel__read_fields(b, of_wav2vec2, 5));
+  if (m->adapted == 0) m->adapted = m->hidden;
+  ACCEL_TRY(accel__json_array(b->file, b->config, "conv_dim", &dims));
+  if (dims != NULL) m->n_conv = cJSON_GetArraySize(dims);
+  if (m->n_conv < 1 || m->n_conv > MAX_CONVS)
+    return accel__refuse(b, "field 'conv_dim' has %lld entries, at most %d are possible", (long long)m->n_conv, MAX_CONVS);
+  for (int64_t i = 0; i < m->n_conv; i++) {
+    m->conv[i] = 512;
+    m->kernel[i] = i < 7 ? kernels[i] : 1;
+    m->step[i] = i < 7 ? steps[i] : 1;
+  }
+  ACCEL_TRY(accel__read_ints(b, "conv_dim", m->n_conv, 1, ACCEL__MAX_WIDTH, m->conv));
+  ACCEL_TRY(accel__read_ints(b, "conv_kernel", m->n_conv, 1, ACCEL__MAX_WIDTH, m->kernel));
+  ACCEL_TRY(accel__read_ints(b, "conv_stride", m->n_conv, 1, ACCEL__MAX_WIDTH, m->step));
+  m->group_norm = strcmp(norm, "group") == 0;
+  if (!m->group_norm && strcmp(norm, "layer") != 0)
+    return accel__refuse(b, "field 'feat_extract_norm': '%s' is not supported; known: group, layer", norm);
+  ACCEL_TRY(accel__divides(b, "num_attention_heads", m->heads, "hidden_size", m->hidden));
+  ACCEL_TRY(accel__divides(b, "num_conv_pos_embedding_groups", m->pos_groups, "hidden_size", m->hidden));
+  b->model->hidden_size = m->hidden;
+  b->model->vocab_size = m->vocab;
+  return accel__read_labels(b);
+}
+
+/* ---- features ---- */
+
+/* input_values [B,L] -> [B,frames,C] */
+static accel__tensor features(accel__build *b, wave *m) {
+  accel__program *p = b->p;
+  int64_t least = 1;
+  for (int64_t i = m->n_conv - 1; i >= 0; i--) least = (least - 1) * m->step[i] + m->kernel[i];
+  accel__dim L = accel__symbol(p, "L", least, 0, least > 80000 ? least : 80000), one = accel__const_dim(p, 1);
+  b->B = accel__symbol(p, "B", 1, 0, 1);
+  accel__tensor x =
+      accel__add_item(b, "input_values", ACCEL_PLUGIN_F32, 2, (accel__dim[]){b->B, L}, ACCEL__DEFAULT_REQUIRED);
+  m->mask = accel__add_item(b, "attention_mask", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, L}, ACCEL__DEFAULT_ONES);
+  accel__at(p, 0, "feature_extractor");
+  x = accel__reshape(p, x, 3, (accel__dim[]){b->B, one, L});
+  for (int64_t i = 0; i < m->n_conv; i++) {
+    const bool plain = m->group_norm && i > 0;
+    const accel__conv1 conv = {.out = m->conv[i],
+                               .kernel = m->kernel[i],
+                               .stride = m->step[i],
+                               .bias = m->conv_bias,
+                               .act = plain ? &m->conv_act : NULL};
+    char name[64];
+    x = accel__conv1d(b, x, &conv, "feature_extractor.conv_layers.%lld.conv", (long long)i);
+    snprintf(name, sizeof name, "feature_extractor.conv_layers.%lld.layer_norm", (long long)i);
+    if (m->group_norm && i == 0) { /* a group for each channel */
+      x = accel__group_norm(b, x, m->conv[i], 1e-5, name);
+      x = accel__activate(b, x, &m->conv_act);
+    } else if (!plain) {
+      x = accel__norm_layer(b, accel__transpose(b, x, 3, (int64_t[]){0, 2, 1}), -1, 1e-5, true, "%s", name);
+      x = accel__activate(b, accel__transpose(b, x, 3, (int64_t[]){0, 2, 1}), &m->conv_act);
+    }
+  }
+  x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+  m->frames = x < 0 ? -1 : accel__tensor_dim(p, x, 1);
+  return x;
+}
+
+/* Frames that come from real samples: 1 for the first f(length) of each item.  A sound too short for a frame counts them
+ * from the end, as the reference's index -1 does. */
+static void real_frames(accel__build *b, wave *m) {
+  accel__program *p = b->p;
+  accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
+  accel__tensor n = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1); /* [B,1] */
+  n = accel__cast(b, n, ACCEL_PLUGIN_F32);
+  for (int64_t i = 0; i < m->n_conv; i++) { /* floor((n - kernel) / stride) + 1; the half keeps exact quotients exact */
+    n = accel__affine(b, n, 1.0, (double)(m->step[i] - m->kernel[i]) + 0.5);
+    n = accel__clamp(b, accel__affine(b, n, 1.0 / (double)m->step[i], 0.0), 0.0, 1e9);
+    n = accel__cast(b, accel__cast(b, n, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
+  }
+  accel__tensor t = accel__count(b, m->frames);
+  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0); /* [1]: how many frames there are */
+  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__clamp(b, accel__affine(b, n, -1.0, 1.0), 0.0, 1.0), all);
+  n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all);
+  m->real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0); /* [B,frames] */
+  m->mask =
+      accel__reshape(p, accel__cast(b, m->real, ACCEL_PLUGIN_I32), 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
+}
+
+/* x + act(conv(x)) over the frames of each item; the convolution's weight is normalised, or a batch norm stands before it.
+ */
+static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor x) {
+  const int64_t dims[3] = {m->hidden, m->hidden / m->pos_groups, m->pos_kernel};
+  const accel__conv1 conv = {.out = m->hidden,
+                             .kernel = m->pos_kernel,
+                             .before = m->pos_kernel / 2,
+                             .after = (m->pos_kernel - 1) / 2,
+                             .groups = m->pos_groups,
+                             .act = &m->conv_act};
+  accel__tensor w, y = x, bias = accel__table(b, 1, &m->hidden, "encoder.pos_conv_embed.conv.bias"), factor, offset;
+  if (m->pos_batch_norm) {
+    w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, "encoder.pos_conv_embed.conv.weight");
+    accel__batch_norm(b, m->hidden, 1e-5, "encoder.pos_conv_embed.batch_norm", &factor, &offset);
+    y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, factor);
+    y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, offset);
+  } else {
+    w = accel__normed_weight(b, dims, "encoder.pos_conv_embed.conv");
+  }
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__conv1d_by(b, y, &conv, w, bias, b->space));
+}
+
+/* ---- layers ---- */
+
+static accel__tensor post_norm_layer(accel__build *b, const wave *m, accel__tensor x, uint32_t i) {
+  accel__attention how = accel__attention_of(b, m->heads);
+  accel__tensor part[3];
+  static const char *const names[3] = {"q_proj", "k_proj", "v_proj"};
+  how.mask = m->mask;
+  for (int k = 0; k < 3; k++)
+    part[k] = accel__dense_layer(b, x, m->hidden, true, -1, NULL, "encoder.layers.%u.attention.%s", i, names[k]);
+  accel__tensor y = accel__attend(b, part[0], part[1], part[2], &how);
+  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.attention.out_proj", i);
+  x = accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.layer_norm", i);
+  y = accel__dense_layer(b, x, m->inner, true, -1, &m->act, "encoder.layers.%u.feed_forward.intermediate_dense", i);
+  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.feed_forward.output_dense", i);
+  return accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.final_layer_norm", i);
+}
+
+/* MMS: x + down(relu(up(norm(x)))) */
+static accel__tensor attention_adapter(accel__build *b, const wave *m, accel__tensor x, uint32_t i) {
+  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
+  accel__tensor y = accel__norm_layer(b, x, -1, 1e-5, true, "encoder.layers.%u.adapter_layer.norm", i);
+  y = accel__dense_layer(b, y, m->attn_adapter, true, -1, &relu, "encoder.layers.%u.adapter_layer.linear_1", i);
+  return accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.adapter_layer.linear_2", i);
+}
+
+static accel__tensor encoder(accel__build *b, wave *m, accel__tensor x) {
+  const accel__block block = {.q = "attention.q_proj",
+                              .k = "attention.k_proj",
+                              .v = "attention.v_proj",
+                              .o = "attention.out_proj",
+                              .norm1 = "layer_norm",
+                              .norm2 = "final_layer_norm",
+                              .up = "feed_forward.intermediate_dense",
+                              .down = "feed_forward.output_dense",
+                              .hidden = m->hidden,
+                              .heads = m->heads,
+                              .inner = m->inner,
+                              .eps = m->eps,
+                              .qkv_bias = true,
+                              .o_bias = true,
+                              .act = m->act,
+                              .mask = m->mask};
+  if (!m->stable) x = accel__norm_layer(b, x, -1, m->eps, true, "encoder.layer_norm");
+  for (uint32_t i = 0; i < (uint32_t)m->layers; i++) {
+    m->states[i] = x;
+    accel__at(b->p, i + 1, "encoder.layers.%u", i);
+    x = m->stable ? accel__pre_norm_block(b, &block, x, "encoder.layers.%u", i) : post_norm_layer(b, m, x, i);
+    if (m->stable && m->attn_adapter > 0) x = attention_adapter(b, m, x, i);
+  }
+  accel__at(b->p, (uint32_t)m->layers + 1, "head");
+  m->states[m->layers] = x; /* before the last norm of stable encoders */
+  if (m->stable) x = accel__norm_layer(b, x, -1, m->eps, true, "encoder.layer_norm");
+  for (int64_t i = 0; i <= m->layers; i++) accel__hidden_items(b, m->states[i], m->frames);
+  return x;
+}
+
+/* Convolutions of stride two, each halved by its own gate: rows of a new space. */
+static accel__tensor adapter(accel__build *b, wave *m, accel__tensor x) {
+  if (m->adapted != m->hidden) {
+    x = accel__dense_layer(b, x, m->adapted, true, -1, NULL, "adapter.proj");
+    x = accel__norm_layer(b, x, -1, 1e-5, true, "adapter.proj_layer_norm");
+  }
+  x = accel__transpose(b, accel__rows_to_items(b, x, m->frames), 3, (int64_t[]){0, 2, 1});
+  for (int64_t i = 0; i < m->adapters; i++) {
+    const accel__conv1 conv = {.out = 2 * m->adapted,
+                               .kernel = m->adapter_kernel,
+                               .stride = m->adapter_stride,
+                               .before = 1,
+                               .after = 1,
+                               .bias = true};
+    x = accel__conv1d(b, x, &conv, "adapter.layers.%lld.conv", (long long)i);
+    accel__tensor gate = accel__unary(b->p, ACCEL_PLUGIN_ACT_SIGMOID, accel__slice(b->p, x, 1, m->adapted, 2 * m->adapted));
+    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, accel__slice(b->p, x, 1, 0, m->adapted), gate);
+  }
+  x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+  m->frames = x < 0 ? -1 : accel__tensor_dim(b->p, x, 1);
+  return accel__items_to_rows(b, x, "adapted");
+}
+
+/* ---- heads ---- */
+
+/* Sum of the layers' states with softmaxed weights; the last state when the config asks for none. */
+static accel__tensor weighted(accel__build *b, const wave *m, accel__tensor x) {
+  if (!m->weighted) return x;
+  const int64_t n = m->layers + 1;
+  accel__tensor w = accel__table(b, 1, &n, "layer_weights"), sum = -1;
+  accel__attr axis = ACCEL_I(AXIS, 0);
+  w = accel__node(b->p, ACCEL_PLUGIN_OP_SOFTMAX, &w, 1, &axis, 1, NULL, 1);
+  for (int64_t i = 0; i < n; i++) {
+    accel__tensor part = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, m->states[i], accel__slice(b->p, w, 0, i, i + 1));
+    sum = i == 0 ? part : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, sum, part);
+  }
+  return sum;
+}
+
+static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
+  b->in_head = !b->is_base;
+  if (b->is_base) {
+    accel__output_items(b, "last_hidden_state", x, m->frames, false);
+    if (!m->hubert) accel__add_output(b, "extract_features", m->features, false, false);
+  } else if (accel__is_class(b, "ForCTC")) {
+    accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"), m->frames, false);
+  } else if (m->adapter) {
+    return accel__refuse(b, "field 'add_adapter': true is not supported by %s", b->model->architecture);
+  } else if (accel__is_class(b, "ForAudioFrameClassification")) {
+    x = accel__dense_layer(b, weighted(b, m, x), b->model->num_labels, true, -1, NULL, "classifier");
+    accel__output_items(b, "logits", x, m->frames, false);
+  } else {
+    x = accel__dense_layer(b, weighted(b, m, x), m->classifier, true, -1, NULL, "projector");
+    accel__tensor real = accel__reshape(b->p, m->real, 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
+    accel__head_sequence(b, accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, real, b->space), "classifier");
+  }
+  b->in_head = false;
+  return ACCEL_OK;
+}
+
+static accel_status build_any(const accel__model_request *request, const char *architecture, accel__model *model,
+                              bool hubert) {
+  accel__build b;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, hubert ? "hubert." : "wav2vec2."));
+  wave *m = accel__arena_alloc(b.arena, sizeof *m);
+  if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  m->hubert = hubert;
+  ACCEL_TRY(read_config(&b, m));
+  accel__tensor x = features(&b, m);
+  real_frames(&b, m);
+  if (m->project_norm) x = accel__norm_layer(&b, x, -1, m->eps, true, "feature_projection.layer_norm");
+  m->features = x;
+  x = accel__dense_layer(&b, x, m->hidden, true, -1, NULL, "feature_projection.projection"); /* [B,frames,C] */
+  accel__tensor real = accel__reshape(b.p, m->real, 3, (accel__dim[]){b.B, m->frames, accel__const_dim(b.p, 1)});
+  x = accel__items_to_rows(&b, accel__binary(b.p, ACCEL_PLUGIN_BINARY_MUL, x, real), "frames");
+  x = encoder(&b, m, add_positions(&b, m, x));
+  if (m->adapter) x = adapter(&b, m, x);
+  ACCEL_TRY(heads(&b, m, x));
+  return accel__build_end(&b, x);
+}
+
+static accel_status build_wav2vec2(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return build_any(request, architecture, model, false);
+}
+static accel_status build_hubert(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return build_any(request, architecture, model, true);
+}
+
+static const char *const classes[] = {"Wav2Vec2Model", "Wav2Vec2ForCTC", "Wav2Vec2ForSequenceClassification",
+                                      "Wav2Vec2ForAudioFrameClassification", NULL};
+const accel__architecture accel__model_wav2vec2 = {.model_type = "wav2vec2", .classes = classes, .build = build_wav2vec2};
+static const char *const hubert_classes[] = {"HubertModel", "HubertForCTC", "HubertForSequenceClassification", NULL};
+const accel__architecture accel__model_hubert = {.model_type = "hubert", .classes = hubert_classes, .build = build_hubert};

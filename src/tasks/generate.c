@@ -1,0 +1,313 @@
+/* generate.c - accel_generate: configuration, prompts, the loop, the result. */
+#include "tasks/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "tasks/processor.h"
+#include "tasks/tasks.h"
+
+enum { DEFAULT_NEW_TOKENS = 256, MAX_CONFIG = 16 << 20 };
+
+/* ---- configuration ---- */
+
+/* The model's: generation_config.json, or what config.json says. */
+static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
+  accel__json_file file = {0};
+  const char *path = ep->directory ? accel__path_join(&plan->arena, ep->directory, "generation_config.json") : NULL;
+  if (ep->directory && !path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  bool there = path && accel__file_exists(path);
+  if (there) ACCEL_TRY(accel__json_read(path, MAX_CONFIG, &file));
+  accel_status status = accel__generate_config_read(there ? &file : NULL, &ep->config, &plan->arena, &plan->config);
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status read_callers(const char *text, accel__generate_plan *plan) {
+  accel__json_file file = {0};
+  accel_status status = accel__json_parse(text, strlen(text), "generation config", &file);
+  if (status == ACCEL_OK) status = accel__generate_config_overlay(&file, true, &plan->arena, &plan->config);
+  if (status == ACCEL_OK)
+    plan->asked_length = accel__json_get(file.root, "max_new_tokens") || accel__json_get(file.root, "max_length");
+  accel__json_free(&file);
+  return status;
+}
+
+static void set(double *field, double value) {
+  if (!isnan(value)) *field = value;
+}
+
+static void apply(const accel_generate_params *p, accel__generate_plan *plan) {
+  accel__generate_config *c = &plan->config;
+  if (p->max_new_tokens >= 0) c->max_new_tokens = p->max_new_tokens;
+  plan->asked_length |= p->max_new_tokens >= 0;
+  if (p->min_new_tokens >= 0) c->min_new_tokens = p->min_new_tokens;
+  if (p->top_k >= 0) c->top_k = p->top_k;
+  if (p->no_repeat_ngram_size >= 0) c->no_repeat_ngram = p->no_repeat_ngram_size;
+  if (p->num_beams) c->num_beams = p->num_beams;
+  if (p->num_return_sequences) c->num_return = p->num_return_sequences;
+  set(&c->temperature, p->temperature);
+  set(&c->top_p, p->top_p);
+  set(&c->min_p, p->min_p);
+  set(&c->typical_p, p->typical_p);
+  set(&c->repetition_penalty, p->repetition_penalty);
+  set(&c->presence_penalty, p->presence_penalty);
+  set(&c->frequency_penalty, p->frequency_penalty);
+  bool wants_chance =
+      p->top_k >= 0 || !isnan(p->temperature) || !isnan(p->top_p) || !isnan(p->min_p) || !isnan(p->typical_p);
+  if (p->do_sample >= 0)
+    c->do_sample = p->do_sample != 0;
+  else if (wants_chance)
+    c->do_sample = true;
+  if (p->temperature == 0) c->do_sample = false;
+  if (p->seed) c->seed = p->seed;
+  if (p->ignore_eos) c->eos.n = 0;
+  if (p->stop) {
+    c->stop = p->stop->item;
+    c->n_stop = p->stop->n;
+  }
+}
+
+static accel_status check_stop(const accel_endpoint *ep, const accel__generate_config *c) {
+  for (uint32_t i = 0; i < c->n_stop; i++)
+    if (!c->stop[i] || !*c->stop[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: stop string %u is empty", ep->name, i);
+  if (c->n_stop && !accel__processor_for(ep)->tokenizer)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: stop strings need a tokenizer", ep->name);
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
+                                       accel__generate_plan *plan) {
+  *plan = (accel__generate_plan){0};
+  ACCEL_TRY(accel__can_generate(ep));
+  ACCEL_TRY(read_model(ep, plan));
+  if (params->config) ACCEL_TRY(read_callers(params->config, plan));
+  apply(params, plan);
+  ACCEL_TRY(check_stop(ep, &plan->config));
+  return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
+}
+
+void accel__generate_plan_free(accel__generate_plan *plan) { accel__arena_free(&plan->arena); }
+
+/* ---- requests ---- */
+
+static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, uint32_t number) {
+  if (!prompt.n) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
+  for (uint32_t i = 0; i < prompt.n; i++)
+    if (prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name, number,
+                         i, prompt.id[i], (long long)ep->model->vocab_size - 1);
+  return ACCEL_OK;
+}
+
+static accel_status too_long(const accel_endpoint *ep, uint32_t number, uint64_t tokens, uint64_t more, int64_t context) {
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_LIMIT, "%s: prompt %u has %llu tokens; with %llu more it passes the context of %lld", ep->name,
+                  number, (unsigned long long)tokens, (unsigned long long)more, (long long)context),
+      "shorten the prompt, or ask for fewer new tokens");
+}
+
+/* How many tokens may come after `n`, which counts padding. */
+static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_plan *plan, uint32_t number, uint64_t n,
+                               uint64_t held, int64_t context, uint32_t *out) {
+  const accel__generate_config *c = &plan->config;
+  int64_t most = c->max_new_tokens >= 0 ? c->max_new_tokens
+                 : c->max_length >= 0   ? c->max_length - (int64_t)n
+                                        : DEFAULT_NEW_TOKENS;
+  if (most < 1)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld", ep->name, number,
+                       (unsigned long long)n, (long long)c->max_length);
+  if (context > 0 && (int64_t)held + most > context) {
+    if (plan->asked_length || (int64_t)held >= context)
+      return too_long(ep, number, held, plan->asked_length ? (uint64_t)most : 1, context);
+    most = context - (int64_t)held;
+  }
+  *out = (uint32_t)most;
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids prompt, uint32_t number,
+                                     int64_t context, accel__request *out) {
+  uint32_t padding = out->padding;
+  *out = (accel__request){.config = &plan->config,
+                          .tokenizer = accel__processor_for(ep)->tokenizer,
+                          .prompt = prompt,
+                          .padding = padding,
+                          .logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
+                          .want_logprobs = params->logprobs >= 0,
+                          .keep_special = params->keep_special != 0,
+                          .keep_stop = params->keep_stop != 0,
+                          .number = number,
+                          .told = params->told,
+                          .told_user = params->told_user,
+                          .sequence = -1};
+  ACCEL_TRY(check_ids(ep, prompt, number));
+  if (ep->model->is_encoder_decoder) {
+    int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
+    int64_t id = plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
+    if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (id < 0 || id >= ep->model->vocab_size)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
+    if (context > 0 && prompt.n > context) return too_long(ep, number, prompt.n, 0, context);
+    *start = (int32_t)id;
+    out->encoder = prompt;
+    out->encodes = true;
+    out->padding = 0;
+    out->prompt = (accel__ids){start, 1};
+  }
+  return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n, context, &out->new_tokens);
+}
+
+accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n) {
+  accel_status status = ACCEL_OK;
+  uint64_t most = 0, done = 0;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    status = accel__request_begin(&requests[i]);
+    if (status == ACCEL_OK) accel__engine_join(engine, &requests[i]);
+    if (requests[i].new_tokens > most) most = requests[i].new_tokens;
+  }
+  while (status == ACCEL_OK && engine->active) {
+    accel__engine_step(engine);
+    if (!requests[0].told) accel__report_progress(ep->ctx, "generating", ++done < most ? done : most, most + 1);
+  }
+  if (!requests[0].told) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
+  engine->active = NULL;
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    if (requests[i].status == ACCEL_OK) continue;
+    status = accel__fail(requests[i].status, "%s", requests[i].message ? requests[i].message : "");
+    if (requests[i].remedy && *requests[i].remedy) accel__remedy(status, "%s", requests[i].remedy);
+  }
+  return status;
+}
+
+/* ---- results ---- */
+
+static accel_status collect_one(const accel__request *r, accel__hypothesis *h, accel__arena *arena, accel_generation *to) {
+  uint32_t n = h->n - r->prompt.n;
+  int32_t *ids = accel__arena_array(arena, n, sizeof *ids);
+  if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memcpy(ids, h->ids + r->prompt.n, n * sizeof *ids);
+  ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
+  ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+  *to = (accel_generation){.prompt = r->number,
+                           .sequence = h->number,
+                           .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),
+                           .n = n,
+                           .ids = ids,
+                           .finish = accel__finish_name(h->finish),
+                           .score = (double)h->score,
+                           .prompt_tokens = r->prompt.n,
+                           .first_ms = r->prefill_ms - r->begin_ms};
+  if (!to->text) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (h->ms && !(to->token_ms = (const double *)accel__arena_copy(arena, (const char *)h->ms, n * sizeof *h->ms)))
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (h->logprob && !(to->logprob = (const float *)accel__arena_copy(arena, (const char *)h->logprob, n * sizeof(float))))
+    return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!h->highest) return ACCEL_OK;
+  to->alternatives = r->logprobs;
+  size_t bytes = (size_t)n * r->logprobs * sizeof *h->highest;
+  to->alternative = (const accel_token_logprob *)accel__arena_copy(arena, (const char *)h->highest, bytes);
+  return to->alternative ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out) {
+  accel_generations *result = accel__task_result(sizeof *result);
+  accel_status status = ACCEL_OK;
+  double begin = INFINITY, first = 0, end = 0;
+  uint32_t all = 0, at = 0;
+  *out = NULL;
+  if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++) all += requests[i].n_done;
+  accel_generation *item = accel__arena_array(accel__task_arena(result), all, sizeof *item);
+  if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  for (uint32_t i = 0; i < n; i++) {
+    accel__request *r = &requests[i];
+    for (uint32_t k = 0; k < r->n_done; k++, at++) {
+      ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
+      result->new_tokens += item[at].n;
+    }
+    result->prompt_tokens += r->encodes ? r->encoder.n : r->prompt.n;
+    result->steps = r->steps > result->steps ? r->steps : result->steps;
+    begin = r->begin_ms < begin ? r->begin_ms : begin;
+    first = r->prefill_ms > first ? r->prefill_ms : first;
+    end = r->end_ms > end ? r->end_ms : end;
+  }
+  result->n = all;
+  result->item = item;
+  if (n) result->prefill_ms = first - begin, result->decode_ms = end - first;
+done:
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}
+
+/* ---- the whole way ---- */
+
+static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts, uint32_t n,
+                             const accel_generate_params *params, accel_generations **out) {
+  accel__session *session = NULL;
+  accel__model_stepper stepper = {0};
+  accel__engine engine = {.model = &stepper.stepper};
+  accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
+  accel_status status = ACCEL_OK;
+  if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
+  for (uint32_t i = 0; i < n; i++)
+    ACCEL_GOTO(accel__generate_request(ep, plan, params, prompts[i], i, accel__context_length(ep), &requests[i]));
+  ACCEL_GOTO(accel__session_open(ep, &session));
+  ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
+  if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));
+  status = accel__generate_collect(requests, n, out);
+done:
+  for (uint32_t i = 0; requests && i < n; i++) accel__request_end(&requests[i], NULL); /* the session goes as a whole */
+  free(requests);
+  accel__engine_free(&engine);
+  accel__model_stepper_close(&stepper);
+  accel__session_close(&session);
+  return status;
+}
+
+accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out) {
+  accel__generate_plan plan;
+  const accel_plugin_endpoint *used = ep->handle;
+  *out = NULL;
+  accel_status status = accel__generate_plan_make(ep, params, &plan);
+  if (status == ACCEL_OK) status = generate(ep, &plan, prompts, n, params, out);
+  /* under "auto" once more in fp32; a listener has heard tokens that would come again */
+  if (status == ACCEL_ERROR_NONFINITE && !params->told && ep->may_fall_back &&
+      accel__endpoint_fall_back(ep, used) == ACCEL_OK)
+    status = generate(ep, &plan, prompts, n, params, out);
+  accel__generate_plan_free(&plan);
+  return status;
+}
+
+/* An empty prompt begins with the BOS token, where there is one. */
+static accel__ids prompt_of(const accel_endpoint *ep, const accel__encoding *enc, int32_t *bos) {
+  accel__ids ids = {enc->ids, (uint32_t)enc->n};
+  if (ids.n || ep->model->bos_id < 0) return ids;
+  *bos = (int32_t)ep->model->bos_id;
+  return (accel__ids){bos, 1};
+}
+
+accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_generate_params *params,
+                             accel_generations **out) {
+  accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
+  accel__ids *prompts = calloc((size_t)n + 1, sizeof *prompts);
+  accel__encode_options how = {.add_special_tokens = !params->no_special};
+  accel_status status = ACCEL_OK;
+  int32_t bos;
+  *out = NULL;
+  if (!enc || !prompts) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  ACCEL_GOTO(accel__can_generate(ep));
+  ACCEL_GOTO(accel__processor_check(ep, ep->model->task));
+  ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
+  for (uint32_t i = 0; i < n; i++) prompts[i] = prompt_of(ep, &enc[i], &bos);
+  status = accel__generate_prompts(ep, prompts, n, params, out);
+done:
+  free(prompts);
+  accel__encodings_free(enc, n);
+  return status;
+}

@@ -1,0 +1,37 @@
+/* generate.h - from a caller's wishes to requests of the engine, and from finished requests to results.
+ *
+ * What accel_generate, sessions, the queue and `accel verify` share.
+ */
+#ifndef ACCEL_TASKS_GENERATE_H
+#define ACCEL_TASKS_GENERATE_H
+
+#include "tasks/engine.h"
+#include "tasks/model_stepper.h"
+
+/* A configuration with its memory. */
+typedef struct accel__generate_plan {
+  accel__arena arena;
+  accel__generate_config config;
+  bool asked_length; /* the caller, not the model, says how many tokens there may be */
+} accel__generate_plan;
+
+/* The model's configuration with the caller's on top, checked.  Free with accel__generate_plan_free, after a failure, too.
+ */
+accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
+                                       accel__generate_plan *plan);
+void accel__generate_plan_free(accel__generate_plan *plan);
+
+/* Fills what the request is given: prompt[n] (of an encoder-decoder: the encoder's input), limits.  `prompt` and `plan` must
+ * outlive it.  context: tokens a sequence may have, 0 no limit.  ACCEL_ERROR_LIMIT when it would be passed. */
+accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids prompt, uint32_t number,
+                                     int64_t context, accel__request *out);
+/* Steps until the n requests (joined here) are finished.  The status of the first that failed, with its message. */
+accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n);
+/* The result of finished requests; frees nothing of theirs. */
+accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out);
+/* The whole way from token ids. */
+accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out);
+
+#endif

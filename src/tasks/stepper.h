@@ -1,0 +1,33 @@
+/* stepper.h - a model that goes on with sequences: what the generation loop needs of it, and no more.
+ *
+ * A stepper holds sequences by number.  One step feeds new tokens to several of them at once and answers the scores of each
+ * one's next token.  The loop above (engine.h) knows nothing of programs, plugins and sessions; tests put a function in
+ * their place.
+ */
+#ifndef ACCEL_TASKS_STEPPER_H
+#define ACCEL_TASKS_STEPPER_H
+
+#include "core/status.h"
+
+/* One sequence's part of a step. */
+typedef struct accel__step_item {
+  int32_t sequence;
+  const int32_t *ids; /* [n] tokens to add, at least 1 */
+  uint32_t n;
+  uint32_t held; /* tokens the sequence has already */
+  float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
+} accel__step_item;
+
+typedef struct accel__stepper {
+  void *self;
+  size_t vocab;
+  /* A failed step leaves all sequences as they were. */
+  accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
+  /* Runs the encoder for a sequence that has nothing yet; NULL: there is no encoder. */
+  accel_status (*encode)(void *self, int32_t sequence, const int32_t *ids, uint32_t n);
+  accel_status (*copy)(void *self, int32_t from, int32_t to); /* `to` becomes what `from` is; memory is shared */
+  void (*drop)(void *self, int32_t sequence);                 /* forgets it; its number may come again */
+  int32_t (*number)(void *self);                              /* one that is not in use; -1: no memory */
+} accel__stepper;
+
+#endif

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Makes the fixtures of models that hear: tiny random models of waveforms and spectrograms (tiny_models.py says how), listed in goldens_audio.list.
+
+    python3 tests/goldens/make_audio_model_goldens.py [name prefix ...]      only the fixtures named so
+"""
+import sys
+
+import tiny_models
+import torch
+import transformers as T
+from tiny_models import seed
+
+HIDDEN = {"output_hidden_states": True}
+
+
+def case(cls, name, inputs, **more):
+    return {"cls": cls, "case": name, "inputs": inputs, **more}
+
+
+# ---- AST ----
+
+def ast_fixtures():
+    base = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37, patch_size=4, num_labels=5)
+    seed("ast")
+    sound = {"input_values": torch.randn(3, 23, 14)}
+    yield "ast", dict(config=T.ASTConfig(**base, max_length=23, num_mel_bins=14, frequency_stride=3, time_stride=2),
+                      cases=[case("ASTModel", "batch", sound, args=HIDDEN), case("ASTForAudioClassification", "batch", sound)])
+    odd = T.ASTConfig(**base, max_length=23, num_mel_bins=14, qkv_bias=False, hidden_act="relu", layer_norm_eps=1e-4)
+    yield "ast_fp16", dict(config=odd, cases=[case("ASTForAudioClassification", "batch", sound)], dtype=torch.float16)
+    yield "ast_new_names", dict(config=odd, cases=[case("ASTForAudioClassification", "batch", sound)], hub=False)
+
+
+# ---- Wav2Vec2, HuBERT ----
+
+WAVE = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37, conv_dim=[10, 8, 6], conv_kernel=[7, 3, 2], conv_stride=[4, 2, 2],
+            num_conv_pos_embeddings=6, num_conv_pos_embedding_groups=3, vocab_size=13, num_labels=5, classifier_proj_size=9)
+
+
+def waves(name, batch, length, lengths=None):
+    seed(name)
+    inputs = {"input_values": torch.randn(batch, length)}
+    if lengths is not None:
+        mask = torch.zeros(batch, length, dtype=torch.long)
+        for row, n in enumerate(lengths):
+            mask[row, :n] = 1
+            inputs["input_values"][row, n:] = 0
+        inputs["attention_mask"] = mask
+    return inputs
+
+
+def wave_fixtures():
+    plain, masked = waves("w", 2, 211), waves("m", 3, 190, (190, 77, 133))
+    for stem, name in (("Wav2Vec2", "wav2vec2"), ("Hubert", "hubert")):
+        make = getattr(T, f"{stem}Config")
+        cases = [case(f"{stem}Model", "masked", masked, args=HIDDEN), case(f"{stem}Model", "plain", plain), case(f"{stem}ForCTC", "masked", masked),
+                 case(f"{stem}ForSequenceClassification", "masked", masked), case(f"{stem}ForSequenceClassification", "plain", plain)]
+        yield name, dict(config=make(**WAVE), cases=cases)
+        stable = {**WAVE, "do_stable_layer_norm": True, "feat_extract_norm": "layer", "conv_bias": True, "num_conv_pos_embeddings": 5, "hidden_act": "relu",
+                  "feat_extract_activation": "gelu_new", "layer_norm_eps": 1e-4, "use_weighted_layer_sum": True}
+        yield f"{name}_stable", dict(config=make(**stable), cases=cases[:4], dtype=torch.float16)
+        yield f"{name}_new_names", dict(config=make(**WAVE), cases=cases[2:3], hub=False)
+    frames = [case("Wav2Vec2ForAudioFrameClassification", "masked", masked)]
+    yield "wav2vec2_frames", dict(config=T.Wav2Vec2Config(**WAVE), cases=frames, dtype=torch.bfloat16)
+    adapted = {**WAVE, "add_adapter": True, "num_adapter_layers": 2, "output_hidden_size": 14}
+    yield "wav2vec2_adapter", dict(config=T.Wav2Vec2Config(**adapted), cases=[case("Wav2Vec2Model", "masked", masked), case("Wav2Vec2ForCTC", "plain", plain)])
+    mms = {**WAVE, "do_stable_layer_norm": True, "adapter_attn_dim": 7}
+    yield "wav2vec2_mms", dict(config=T.Wav2Vec2Config(**mms), cases=[case("Wav2Vec2ForCTC", "masked", masked)])
+    other = {**WAVE, "feat_proj_layer_norm": False, "conv_pos_batch_norm": True}
+    yield "hubert_batch_norm", dict(config=T.HubertConfig(**other), cases=[case("HubertModel", "masked", masked)])
+
+
+def main():
+    tiny_models.run([ast_fixtures, wave_fixtures], "goldens_audio.list", sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()
