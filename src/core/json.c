@@ -171,6 +171,7 @@ static accel_status parse_number(parser *p, cJSON *node) {
   if (p->at - start > MAX_NUMBER) return wrong(p, start, "number of more than 127 characters");
   double value = to_double(s, p->at - start, digits, count, exponent);
   node->type = cJSON_Number;
+  node->valuestring = p->text + start;
   node->valuedouble = value;
   node->valueint = value >= INT_MAX ? INT_MAX : value <= INT_MIN ? INT_MIN : (int)value; /* saturates, as cJSON's */
   return ACCEL_OK;

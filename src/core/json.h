@@ -6,7 +6,7 @@
  * belongs to the accel__json_file and is valid until accel__json_free.
  * Limits: the caller's byte cap, nesting 256; NaN and Infinity (which Python writes) read as numbers; duplicate keys: the last wins,
  * as in Python (accel__json_get and the typed members see to that; ACCEL_JSON_EACH shows all of them in order); a "\u0000" is refused
- * because it would cut strings short; text must be UTF-8, a byte order mark is skipped.
+ * because it would cut strings short; a number's valuestring is its text as written (it goes on behind it, NaN and Infinity have none); text must be UTF-8, a byte order mark is skipped.
  */
 #ifndef ACCEL_CORE_JSON_H
 #define ACCEL_CORE_JSON_H

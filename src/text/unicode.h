@@ -111,5 +111,7 @@ size_t accel__unicode_decompose(uint32_t c, bool compatible, uint32_t out[ACCEL_
 uint32_t accel__unicode_compose(uint32_t first, uint32_t second);
 /* Lower case into out[2]; returns how many. */
 size_t accel__unicode_lower(uint32_t c, uint32_t out[2]);
+/* Upper case as Python's str.upper has it, into out[3]; returns how many. */
+size_t accel__unicode_upper(uint32_t c, uint32_t out[3]);
 
 #endif
