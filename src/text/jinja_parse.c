@@ -688,16 +688,8 @@ static accel_status autoescape_statement(parser *p, node *s) {
   return whole_body(p, "endautoescape", &s->body);
 }
 
-static accel_status break_statement(parser *p, node *s) {
-  (void)p;
-  s->kind = ACCEL__J_BREAK;
-  return ACCEL_OK;
-}
-static accel_status continue_statement(parser *p, node *s) {
-  (void)p;
-  s->kind = ACCEL__J_CONTINUE;
-  return ACCEL_OK;
-}
+static accel_status break_statement(parser *p, node *s) { return (void)p, s->kind = ACCEL__J_BREAK, ACCEL_OK; }
+static accel_status continue_statement(parser *p, node *s) { return (void)p, s->kind = ACCEL__J_CONTINUE, ACCEL_OK; }
 
 static accel_status no_files(parser *p, node *s) {
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
