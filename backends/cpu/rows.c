@@ -269,6 +269,7 @@ int32_t cpu_launch_rope(const cpu_self *s, const kit_launch *l, accel_plugin_err
     own[i] = (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
   j.g = (cpu_rope){.x = kit_f32(x),
                    .frequency = kit_has(frequency) ? kit_f32(frequency) : own,
+                   .step = kit_has(frequency) && frequency->rank == 2 ? frequency->row_stride : 0,
                    .y = kit_f32(&l->out[0]),
                    .position = kit_i32(position),
                    .ldx = x->row_stride,

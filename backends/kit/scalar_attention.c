@@ -254,7 +254,7 @@ int32_t kit_scalar_ATTENTION(const kit_launch *l, accel_plugin_error *error) {
 static double angle(const kit_launch *l, int64_t t, int64_t i, int64_t pairs) {
   const kit_tensor *pos = &l->in[1], *inv = &l->in[2];
   float frequency = kit_has(inv)
-                        ? kit_f32(inv)[i]
+                        ? kit_f32(inv)[(inv->rank == 2 ? t * inv->row_stride : 0) + i]
                         : (float)pow(kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_THETA, 10000.0), -(double)i / (double)pairs);
   int64_t row = 0;
   if (pos->rank == 2) {

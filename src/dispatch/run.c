@@ -15,14 +15,11 @@ static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t sid
     for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + i;
 }
 
-/* The longest sequence's length, in every row; in a session each sequence's own, which does not depend on its company. */
+/* Each sequence's own length, what a session holds of it included: nothing depends on its company here. */
 static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
-  int32_t longest = 0;
-  for (uint32_t b = 0; b < batch->n; b++) longest = lengths[b] > longest ? lengths[b] : longest;
   for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < lengths[b]; i++)
-      *out++ = batch->session ? (batch->held ? batch->held[b] : 0) + lengths[b] : longest;
+    for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + lengths[b];
 }
 
 /* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count. */

@@ -27,7 +27,8 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .lengths = -1,
                       .input_ids = -1,
                       .token_type_ids = -1,
-                      .position_ids = -1};
+                      .position_ids = -1,
+                      .span = -1};
   size_t n = strlen(architecture);
   b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 && !accel__ends_with(architecture, "LMHeadModel");
   b->input = accel__arena_array(b->arena, 8, sizeof *b->input);

@@ -49,12 +49,16 @@ typedef struct accel__build {
   bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
   accel__dim T, B;                  /* token rows, sequences */
   int32_t space;                    /* ragged space of the tokens */
-  const char *output_path; /* in front of hidden_states.N: "text_model_output."; NULL none */
-  accel__tensor lengths, input_ids, token_type_ids, position_ids; /* [B], [T] ...; -1 absent */
+  const char *output_path;          /* in front of hidden_states.N: "text_model_output."; NULL none */
+  accel__tensor lengths, input_ids, token_type_ids, position_ids, span; /* [B], [T] ...; -1 absent */
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
   accel__model_input *input;
   accel__model_output *output;
   uint32_t cap_output, n_hidden;
+  struct {
+    accel__tensor constant, rows;
+  } by_length[2]; /* rope.c: frequencies of each row that were made from a constant */
+  uint32_t n_by_length;
   accel__model_entry more[4]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
   bool decoding; /* layers built now belong to "decode": attention reads and extends states, hidden states are not listed */
@@ -130,6 +134,7 @@ void accel__add_token_types(accel__build *b, int64_t types);
 accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype, uint32_t rank,
                               const accel__dim *dims, accel__input_default otherwise);
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset);
+void accel__add_span(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_SPAN */
 
 /* ---- layers ---- */
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act NULL: none. */
@@ -139,6 +144,12 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
  */
 accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,
                                 const char *format, ...) ACCEL_PRINTF(7, 8);
+/* The same with rows first .. first+out of a weight of `stored` rows. */
+accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, bool bias, int64_t first, int64_t stored,
+                                 const char *format, ...) ACCEL_PRINTF(7, 8);
+/* act(gate) * up where <name>.weight [2*out, columns of x] holds the gate's rows, then up's. */
+accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
+                                 const char *format, ...) ACCEL_PRINTF(6, 7);
 /* act(x Wg^T) * (x Wu^T) with <path>.<gate>.weight and <path>.<up>.weight [out, columns of x] */
 accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
                                  const char *path, const char *gate, const char *up);
@@ -147,6 +158,8 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
                                 const char *format, ...) ACCEL_PRINTF(6, 7);
 /* Rows of <name>.weight [rows, width]. */
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name);
+accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, double scale,
+                                      const char *name); /* times scale; 0: as they are */
 accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);
 /* RMS normalisation with <name>.weight [columns of x]: x / rms(x) * (weight + offset). */
 accel__tensor accel__rms_layer(accel__build *b, accel__tensor x, double eps, double offset, const char *format, ...)

@@ -143,6 +143,8 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
   b->position_offset = offset;
 }
 
+void accel__add_span(accel__build *b) { b->span = token_input(b, "rope_span", INT32_MAX, ACCEL__DEFAULT_SPAN); }
+
 /* ---- layers ---- */
 
 int64_t accel__columns(const accel__build *b, accel__tensor x) {
@@ -183,34 +185,72 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
   return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
 }
 
-/* Rows part*dim[0] .. of `name` as a weight of its own. */
-accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
-                                 uint32_t part, uint32_t parts, const char *name) {
+/* Rows `first` .. of `name`, which has `stored` rows, as a weight of its own. */
+static accel__tensor weight_slice(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                                  int64_t first, int64_t stored, const char *name) {
   const char *found = accel__resolve(b, "%s", name);
-  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%u", found, part),
+  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%lld", found, (long long)(first / dims[0])),
                              .use = use,
                              .rank = rank,
                              .parts = {found},
                              .n_parts = 1,
-                             .first_row = part * dims[0],
-                             .stored_rows = parts * dims[0]};
+                             .first_row = first,
+                             .stored_rows = stored};
+  if (first % dims[0] != 0)
+    spec.name = accel__arena_printf(b->arena, "%s.%lld-%lld", found, (long long)first, (long long)(first + dims[0]));
   for (uint32_t i = 0; i < rank; i++) spec.dim[i] = dims[i];
   return accel__weight(b->p, &spec);
 }
 
-accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,
-                                const char *format, ...) {
+accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                                 uint32_t part, uint32_t parts, const char *name) {
+  return weight_slice(b, use, rank, dims, part * dims[0], parts * dims[0], name);
+}
+
+accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, bool bias, int64_t first, int64_t stored,
+                                 const char *format, ...) {
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
   va_list args;
   va_start(args, format);
   vsnprintf(name, sizeof name, format, args);
   va_end(args);
   snprintf(full, sizeof full, "%s.weight", name);
-  accel__tensor w = accel__weight_rows(b, ACCEL_PLUGIN_USE_LINEAR, 2, (int64_t[]){out, accel__columns(b, x)}, part, parts, full),
-                c = -1;
+  int64_t dims[2] = {out, accel__columns(b, x)};
+  accel__tensor w = weight_slice(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, first, stored, full), c = -1;
   snprintf(full, sizeof full, "%s.bias", name);
-  if (bias) c = accel__weight_rows(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, part, parts, full);
+  if (bias) c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, first, stored, full);
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
+}
+
+accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,
+                                const char *format, ...) {
+  char name[NAME_MAX_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  return accel__dense_slice(b, x, out, bias, part * out, parts * out, "%s", name);
+}
+
+accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
+                                 const char *format, ...) {
+  char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(name, sizeof name, format, args);
+  va_end(args);
+  int64_t dims[2] = {2 * out, accel__columns(b, x)};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, full), c = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (bias) c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, full);
+  if (act->then == 0) {
+    accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST), ACCEL_F(ACT_ALPHA, act->alpha)};
+    return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, c}, 3, attr, act->alpha != 0 ? 3 : 2, NULL, 1);
+  }
+  accel__tensor both = accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE); /* [T,2*out] */
+  accel__tensor gate = accel__activate(b, accel__slice(b->p, both, 1, 0, out), act);
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, gate, accel__slice(b->p, both, 1, out, 2 * out));
 }
 
 accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
@@ -248,9 +288,16 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
 }
 
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name) {
+  return accel__scaled_embedding(b, idx, rows, width, 0, name);
+}
+
+accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, double scale,
+                                      const char *name) {
   char full[NAME_MAX_BYTES];
   snprintf(full, sizeof full, "%s.weight", name);
-  return accel__gather(b->p, accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full), idx);
+  accel__tensor table = accel__weight_at(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, full);
+  accel__attr attr[] = {ACCEL_I(AXIS, 0), ACCEL_F(SCALE, scale)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_GATHER, (accel__tensor[]){table, idx}, 2, attr, scale != 0 ? 2 : 1, NULL, 1);
 }
 
 static accel__tensor rms(accel__build *b, accel__tensor x, double eps, double offset, const char *format, va_list args) {

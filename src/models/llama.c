@@ -1,29 +1,27 @@
 /* llama.c - LLaMA 1, 2 and 3 (transformers' LlamaModel and its heads). */
 #include "models/decoder.h"
 
+static const accel__decoder defaults = {.vocab = 32000,
+                                        .hidden = 4096,
+                                        .layers = 32,
+                                        .heads = 32,
+                                        .inner = 11008,
+                                        .positions = 2048,
+                                        .eps = 1e-6,
+                                        .theta = 10000.0,
+                                        .bos = 1,
+                                        .eos = 2,
+                                        .pad = -1,
+                                        .qa_transformer = true,
+                                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
-  accel__decoder *c = accel__arena_alloc(b.arena, sizeof *c);
-  if (c == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *c = (accel__decoder){.vocab = 32000,
-                        .hidden = 4096,
-                        .layers = 32,
-                        .heads = 32,
-                        .inner = 11008,
-                        .positions = 2048,
-                        .eps = 1e-6,
-                        .theta = 10000.0,
-                        .bos = 1,
-                        .eos = 2,
-                        .pad = -1,
-                        .qa_transformer = true,
-                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
-  const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-      ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias),
-  };
+  accel__decoder *c;
+  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
   ACCEL_TRY(accel__decoder_read(&b, c));
+  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
+                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
   ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));
   c->o_bias = c->qkv_bias;
   ACCEL_TRY(accel__decoder_read_rope(&b, c));

@@ -47,8 +47,8 @@ typedef enum accel__input_default {
   ACCEL__DEFAULT_ARANGE,      /* 0 .. S-1 in each row, padding counted */
   ACCEL__DEFAULT_ROBERTA,     /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
   ACCEL__DEFAULT_MASK_CUMSUM, /* cumsum(attention_mask) - 1, at least 0 */
-  ACCEL__DEFAULT_SPAN /* the largest position id of the whole padded call, plus 1; in a session: tokens held after the run.
-                         Rope types that change with the length read it */
+  ACCEL__DEFAULT_SPAN /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's length; in
+                         a session: tokens held after the run. Rope types that change with the length read it */
 } accel__input_default;
 typedef struct accel__model_input {
   const char *name;     /* forward argument: "input_ids" */

@@ -1,6 +1,5 @@
 /* modernbert.c - ModernBERT (transformers' ModernBertModel and heads): pre-norm layers, rotary positions, gated MLPs, and
  * attention that is global in some layers and in a window of local_attention/2 tokens to each side in the others. */
-#include <stdio.h>
 #include <string.h>
 
 #include "models/rope.h"
@@ -44,7 +43,6 @@ static accel_status read_ropes(accel__build *b, modern_config *c) {
     if (own != NULL) ACCEL_TRY(accel__json_number(b->file, own, "rope_theta", &theta));
     ACCEL_TRY(accel__rope_read(b, scaling != NULL ? scaling : own, theta, 1.0, c->hidden / c->heads, c->positions,
                                k == 0 ? "rope.full" : "rope.sliding", &c->rope[k]));
-    if (c->rope[k].max_positions > 0) b->model->max_positions = c->rope[k].max_positions;
   }
   return ACCEL_OK;
 }
@@ -125,23 +123,7 @@ static accel__tensor attention(accel__build *b, const modern_config *c, accel__t
 
 /* Wo(act(input) * gate) + residual; Wi [2I, C]: rows 0..I-1 are the activated half. */
 static accel__tensor mlp(accel__build *b, const modern_config *c, accel__tensor x, accel__tensor residual, uint32_t i) {
-  int64_t dims[2] = {2 * c->inner, c->hidden};
-  char name[64];
-  snprintf(name, sizeof name, "layers.%u.mlp.Wi.weight", i);
-  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, name), bias = -1;
-  snprintf(name, sizeof name, "layers.%u.mlp.Wi.bias", i);
-  if (c->mlp_bias) bias = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, name);
-  accel__tensor y;
-  if (c->act.then == 0) {
-    accel__attr attr[] = {ACCEL_I(ACT, c->act.act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST),
-                          ACCEL_F(ACT_ALPHA, c->act.alpha)};
-    y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, bias}, 3, attr, c->act.alpha != 0 ? 3 : 2, NULL,
-                    1);
-  } else {
-    accel__tensor both = accel__linear(b->p, x, w, bias, -1, ACCEL_PLUGIN_ACT_NONE);
-    accel__tensor gate = accel__activate(b, accel__slice(b->p, both, 1, 0, c->inner), &c->act);
-    y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, gate, accel__slice(b->p, both, 1, c->inner, 2 * c->inner));
-  }
+  accel__tensor y = accel__gated_fused(b, x, c->inner, c->mlp_bias, &c->act, "layers.%u.mlp.Wi", i);
   return accel__dense_layer(b, y, c->hidden, c->mlp_bias, residual, NULL, "layers.%u.mlp.Wo", i);
 }
 

@@ -12,7 +12,8 @@ typedef struct nomic_config {
   accel__bert_config base;
   int64_t head_dim;
   bool remote, gated, qkv_bias, fc1_bias, fc2_bias; /* remote: tensor names of the remote code */
-  accel__rope rope;                                 /* inv_freq -1: learned positions instead */
+  int64_t trained;  /* positions beyond which the remote code changes the frequencies; 0 none */
+  accel__rope rope; /* inv_freq -1: learned positions instead */
 } nomic_config;
 
 /* Values of the remote config that would change the forward pass otherwise. */
@@ -110,9 +111,8 @@ static accel_status read_rope(accel__build *b, nomic_config *c) {
   }
   ACCEL_TRY(accel__rope_read(b, params, theta, fraction, c->head_dim, c->base.positions, "rope", &c->rope));
   c->rope.style = interleaved ? ACCEL_PLUGIN_ROPE_INTERLEAVED : ACCEL_PLUGIN_ROPE_HALF;
-  if (scaling != 0) c->rope.max_positions = trained; /* frequencies change beyond them */
-  if (c->rope.max_positions > 0 && c->rope.max_positions < b->model->max_positions)
-    b->model->max_positions = c->rope.max_positions;
+  if (scaling != 0) c->trained = trained; /* frequencies change beyond them */
+  if (c->trained > 0 && c->trained < b->model->max_positions) b->model->max_positions = c->trained;
   return ACCEL_OK;
 }
 
@@ -183,11 +183,7 @@ static accel__tensor encoder(accel__build *b, const nomic_config *c) {
   bool learned = c->rope.inv_freq < 0;
   accel__add_tokens(b, base->vocab);
   accel__add_token_types(b, base->types);
-  accel__add_positions(b,
-                       learned                     ? base->positions
-                       : c->rope.max_positions > 0 ? c->rope.max_positions
-                                                   : INT32_MAX,
-                       ACCEL__DEFAULT_ARANGE, 0);
+  accel__add_positions(b, learned ? base->positions : c->trained > 0 ? c->trained : INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
   accel__at(b->p, 0, "embeddings");
   accel__tensor x = accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
   accel__tensor types =

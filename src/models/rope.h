@@ -9,12 +9,14 @@ typedef struct accel__rope {
   int64_t head_dim, rot_dims; /* columns of a head, rotated ones among them (even) */
   double attention_scale;     /* factor on sine and cosine (yarn) */
   int style;                  /* accel_plugin_rope: ROPE_HALF or ROPE_INTERLEAVED */
-  accel__tensor inv_freq;     /* constant [rot_dims/2] */
-  int64_t max_positions;      /* beyond it the reference would change the frequencies (dynamic); 0 no such limit */
+  accel__tensor inv_freq;     /* constant [rot_dims/2]; longrope [2, rot_dims/2]: short, long */
+  accel__tensor power;        /* dynamic: frequency i grows with ratio^power[i], constant [rot_dims/2]; else -1 */
+  double factor;              /* dynamic */
+  int64_t length;             /* tokens up to which nothing changes (dynamic, longrope); 0: the type knows no length */
 } accel__rope;
 
 /* `params`: one rope_parameters or rope_scaling object (NULL: plain); theta_key's value is in theta unless params has
- * rope_theta. Types default, linear, dynamic (up to max_positions, where it equals default), yarn, llama3, proportional;
+ * rope_theta. Types default, linear, dynamic, yarn, longrope (also "su"), llama3, proportional;
  * others are refused by name. partial: partial_rotary_factor unless params has one. */
 accel_status accel__rope_read(accel__build *b, const accel__json *params, double theta, double partial, int64_t head_dim,
                               int64_t max_positions, const char *name, accel__rope *out);
@@ -23,7 +25,8 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
  * them.  partial 0: the class reads no partial_rotary_factor, its heads turn whole. */
 accel_status accel__rope_config(accel__build *b, const char *layer_type, double theta, double partial, int64_t head_dim,
                                 int64_t max_positions, const char *name, accel__rope *out);
-/* Rotates the heads of x [T, heads*head_dim] by b->position_ids. */
+/* Rotates the heads of x [T, heads*head_dim] by b->position_ids.  Types that change with the length of the call add the
+ * input "rope_span" (ACCEL__DEFAULT_SPAN) when they first rotate. */
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope);
 
 #endif

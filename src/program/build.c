@@ -269,7 +269,7 @@ static bool copy_spec(accel__program *p, const accel__weight_spec *spec, const c
     copy.n_parts = 1;
     copy.parts[0] = spec->parts[0] != NULL ? spec->parts[0] : name;
   }
-  for (uint32_t i = 0; i < copy.n_parts && i < 4; i++) {
+  for (uint32_t i = 0; i < copy.n_parts && i < 4 && copy.many == NULL; i++) {
     copy.parts[i] = accel__arena_string(&p->arena, copy.parts[i]);
     if (copy.parts[i] == NULL) {
       accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for weight '%s'", name);
@@ -284,7 +284,7 @@ static bool copy_spec(accel__program *p, const accel__weight_spec *spec, const c
 accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec) {
   if (p->status != ACCEL_OK) return -1;
   const char *given = spec->name != NULL ? spec->name : spec->parts[0];
-  if (given == NULL || spec->rank > 4 || spec->n_parts > 4)
+  if (given == NULL || spec->rank > 4 || (spec->n_parts > 4 && spec->many == NULL))
     return accel__program_fail(p, ACCEL_ERROR_INTERNAL, "a weight without a name");
   int64_t index;
   if (accel__map_get(&p->weights, given, strlen(given), &index)) return same_weight(p, (uint32_t)index, spec, given);
@@ -499,7 +499,8 @@ static bool hash_program(accel__program *p) {
   accel__program_text(&p->view, &text);
   for (uint32_t i = 0; i < p->n_weight; i++) {
     const accel__weight_spec *s = &p->spec[i];
-    for (uint32_t k = 0; k < s->n_parts; k++) accel__buffer_printf(&text, "%s\n", s->parts[k]);
+    for (uint32_t k = 0; k < s->n_parts; k++)
+      accel__buffer_printf(&text, "%s\n", s->many != NULL ? s->many[k] : s->parts[k]);
     accel__buffer_printf(&text, "%lld %lld %d\n", (long long)s->first_row, (long long)s->stored_rows, s->derive != NULL);
   }
   for (uint32_t i = 0; i < p->n_tensor; i++) {

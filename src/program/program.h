@@ -56,7 +56,7 @@ int32_t accel__space_fixed(accel__program *p, const char *name, accel__dim rows_
 accel__tensor accel__constant_f32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const float *values); /* copied */
 accel__tensor accel__constant_i32(accel__program *p, const char *name, uint32_t rank, const int64_t *dims, const int32_t *values);
 
-/* name, use, dims and where the values come from (weights/source.h); name NULL: parts[0]; derive_user in arena memory of the program. */
+/* name, use, dims and where the values come from (weights/source.h); name NULL: parts[0]; derive_user and many in arena memory of the program. */
 typedef accel__source_weight accel__weight_spec;
 /* The same name again gives the same tensor (shared and tied weights); with other dims it is an error. */
 accel__tensor accel__weight(accel__program *p, const accel__weight_spec *spec);

@@ -283,7 +283,9 @@ bool accel__shape_ROPE(accel__infer *c) {
   if (three && sections == NULL) return accel__wrong(c, "three position rows need sections");
   if (accel__operand_at(c, 2) == NULL && accel__attr_at(c, ACCEL_PLUGIN_ATTR_THETA) == NULL)
     return accel__wrong(c, "inv_freq or theta is needed");
-  if (!expect_1(c, 2, accel__const_dim(c->p, rot / 2))) return false;
+  const accel_plugin_tensor *freq = accel__operand_at(c, 2);
+  accel__dim pairs = accel__const_dim(c->p, rot / 2);
+  if (freq != NULL && freq->rank == 2 ? !expect_2(c, 2, x->dim[0], pairs) : !expect_1(c, 2, pairs)) return false;
   return result_like(c, x);
 }
 

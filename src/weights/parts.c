@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_LISTED = 20, MAX_LISTED_BYTES = 700 /* of wrong tensors in one message */ };
@@ -62,7 +63,8 @@ static void check_shape(const accel__source_weight *w, int64_t rows, int64_t k, 
     elements += parts[p].elements;
     if (parts[p].coded && t->dim[1] != k) fits = false;
     if (parts[p].coded) continue;
-    if (w->rank && row_elements(t->rank, t->dim) != row_elements(w->rank, w->dim)) fits = false;
+    const uint64_t per_row = row_elements(t->rank, t->dim);
+    if (w->rank && per_row != row_elements(w->rank, w->dim) && !(n > 1 && per_row == (uint64_t)k)) fits = false;
     if (n == 1 && t->rank && w->rank && t->dim[0] != w->dim[0]) fits = false;
   }
   if (fits && elements == (uint64_t)rows * (uint64_t)k) return;
@@ -135,7 +137,7 @@ accel_status accel__parts_find(const accel__source_weight *w, const accel__sourc
                                accel__part *parts, accel__complaints *c) {
   bool all = true;
   for (uint32_t p = 0; p < accel__part_count(w); p++) {
-    parts[p].name = w->n_parts ? w->parts[p] : w->name;
+    parts[p].name = accel__part_name(w, p);
     ACCEL_TRY(find_part(from, &parts[p], &all, c));
   }
   if (all && w->stored_rows > 0 && accel__part_count(w) == 1) all = take_rows(w, &parts[0], c);
@@ -147,6 +149,10 @@ accel_status accel__parts_find(const accel__source_weight *w, const accel__sourc
 
 accel_status accel__parts_open(accel__parts *p) {
   accel_status status = ACCEL_OK;
+  bool coded = false;
+  for (uint32_t i = 0; i < p->n; i++) coded |= p->part[i].coded;
+  p->codes = coded ? calloc(p->n, sizeof *p->codes) : NULL;
+  if (coded && !p->codes) return accel__no_memory(p->n * sizeof *p->codes);
   for (uint32_t i = 0; i < p->n && status == ACCEL_OK; i++)
     if (p->part[i].coded) status = accel__import_read(p->from->import, p->part[i].name, &p->codes[i]);
   if (status != ACCEL_OK) accel__parts_close(p);
@@ -163,7 +169,9 @@ void accel__parts_forget(const accel__source_from *from, const accel__part *part
 }
 
 void accel__parts_close(accel__parts *p) {
-  for (uint32_t i = 0; i < p->n; i++) accel__quantised_free(&p->codes[i]);
+  for (uint32_t i = 0; p->codes && i < p->n; i++) accel__quantised_free(&p->codes[i]);
+  free(p->codes);
+  p->codes = NULL;
   accel__parts_forget(p->from, p->part, p->n);
 }
 
@@ -282,12 +290,12 @@ accel_status accel__parts_codes(const accel__source_from *from, const accel__par
 /* ---- as they are stored ---- */
 
 bool accel__source_stored(const accel__source_weight *w, const accel__source_from *from, accel_plugin_format *format) {
-  accel__part part[ACCEL__MAX_PARTS] = {{.name = NULL}};
   const uint32_t n = accel__part_count(w);
-  bool codes = !w->derive && n <= ACCEL__MAX_PARTS;
+  accel__part few[ACCEL__MAX_PARTS] = {{.name = NULL}}, *part = n <= ACCEL__MAX_PARTS ? few : calloc(n, sizeof *part);
+  bool codes = part && !w->derive; /* without memory for the parts they are taken for numbers: loading will say so */
   uint8_t plain = ACCEL_PLUGIN_NO_DTYPE;
-  for (uint32_t i = 0; i < n && i < ACCEL__MAX_PARTS; i++) {
-    part[i].name = w->n_parts ? w->parts[i] : w->name;
+  for (uint32_t i = 0; part && i < n; i++) {
+    part[i].name = accel__part_name(w, i);
     const accel__tensor_info *t = accel__checkpoint_find(from->checkpoint, part[i].name);
     if (!find_codes(from, &part[i])) codes = false;
     const uint8_t own = part[i].coded                        ? ACCEL_PLUGIN_F16
@@ -296,7 +304,10 @@ bool accel__source_stored(const accel__source_weight *w, const accel__source_fro
     plain = i == 0 || plain == own ? own : ACCEL_PLUGIN_F32;
   }
   if (codes && w->stored_rows > 0 && n == 1 && w->rank > 0) part[0].rows = w->dim[0];
-  if (codes && accel__parts_format(part, n, format)) return true;
-  *format = (accel_plugin_format){plain, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
-  return false;
+  codes = codes && accel__parts_format(part, n, format);
+  if (!codes)
+    *format = (accel_plugin_format){
+        part ? plain : (uint8_t)ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  if (part != few) free(part);
+  return codes;
 }

@@ -5,7 +5,7 @@
 #include "core/text.h"
 #include "weights/source.h"
 
-enum { ACCEL__MAX_PARTS = 4 };
+enum { ACCEL__MAX_PARTS = 4 /* of a weight that names them in parts[] */, ACCEL__MOST_PARTS = 1 << 18 };
 
 /* Plain: elements of `tensor`, which may be some rows of the stored one.  In codes: rows [first_row, first_row + rows) of a
  * matrix that `import` reads. */
@@ -32,6 +32,9 @@ accel_status accel__complaints_report(accel__complaints *c, const accel__checkpo
 accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from, int64_t rows, int64_t k,
                                accel__part *parts, accel__complaints *c);
 static inline uint32_t accel__part_count(const accel__source_weight *w) { return w->n_parts ? w->n_parts : 1; }
+static inline const char *accel__part_name(const accel__source_weight *w, uint32_t i) {
+  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[i];
+}
 
 /* Parts[n] while they are read, joined along their rows of k elements. */
 typedef struct accel__parts {
@@ -39,7 +42,7 @@ typedef struct accel__parts {
   const accel__part *part;
   uint32_t n;
   int64_t k;
-  accel__quantised codes[ACCEL__MAX_PARTS]; /* of parts in codes */
+  accel__quantised *codes; /* [n] of parts in codes; NULL: none is */
 } accel__parts;
 /* Reads the codes of the parts that have them.  close also drops the parts' pages of the file. */
 accel_status accel__parts_open(accel__parts *p);

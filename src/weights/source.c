@@ -34,7 +34,7 @@ struct accel__source {
 static accel_status check_weight(const accel__source_weight *w, const accel_plugin_format *format, slot *s) {
   accel_matrix_bytes bytes;
   uint64_t elements = 1;
-  if (!w->name || w->rank > 4 || w->n_parts > ACCEL__MAX_PARTS)
+  if (!w->name || w->rank > 4 || w->n_parts > (w->many && !w->derive ? ACCEL__MOST_PARTS : ACCEL__MAX_PARTS))
     return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': bad rank or number of parts", w->name ? w->name : "?");
   for (uint32_t d = 0; d < w->rank; d++)
     if (w->dim[d] < 0 || __builtin_mul_overflow(elements, (uint64_t)w->dim[d], &elements) || elements > INT64_MAX / 8)

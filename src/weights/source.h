@@ -25,7 +25,8 @@ typedef struct accel__source_weight {
   uint32_t rank;
   int64_t dim[4];
   const char *parts[4];
-  uint32_t n_parts; /* 0: one part called `name` */
+  uint32_t n_parts;        /* 0: one part called `name` */
+  const char *const *many; /* [n_parts] names in place of parts[], where there are more (experts); not with `derive` */
   accel__derive_fn derive;
   const void *derive_user;
   int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part,

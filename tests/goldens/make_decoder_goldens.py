@@ -26,7 +26,8 @@ HEADS = ["CausalLM", "SequenceClassification", "TokenClassification", "QuestionA
 
 def make_inputs(config, case, length, positions):
     common.seed(case)
-    batch = 1 if case in ("single", "one") else 3
+    batch = 1 if case in ("single", "short") else 3
+    length = length if case != "short" else min(length, 9)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     pad = text.pad_token_id or 0
     ids = torch.randint(3, config.vocab_size, (batch, length))
@@ -66,7 +67,7 @@ def write_golden(directory, cls, case, inputs, fields, args):
 
 
 def load(directory, cls, **extra):
-    model, info = getattr(T, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager", output_loading_info=True, **extra)
+    model, info = getattr(T, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True, **extra)
     if info["missing_keys"] or info.get("mismatched_keys"):
         raise SystemExit(f"{directory.name} {cls}: not in the checkpoint: {info['missing_keys']} {info.get('mismatched_keys')}")
     return model.eval()
@@ -112,7 +113,9 @@ def llama(**kw):
 
 ROPES = {
     "linear": {"rope_type": "linear", "factor": 3.0},
+    "dynamic": {"rope_type": "dynamic", "factor": 2.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
+    "longrope": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 16, "short_factor": [1.0, 1.1, 1.5], "long_factor": [1.3, 2.0, 4.5]},
     "llama3": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32},
 }
 
@@ -125,12 +128,97 @@ def llama_fixtures():
     yield "llama_sharded", dict(config=llama(num_key_value_heads=4), classes=["LlamaForCausalLM"], cases=("right",), dtype=torch.bfloat16, shards=3)
     for rope, how in ROPES.items():
         config = llama(num_hidden_layers=1, rope_parameters={"rope_theta": 500.0, **how})
-        yield f"llama_rope_{rope}", dict(config=config, classes=["LlamaForCausalLM"], cases=("single",), length=40)
-        if rope == "llama3":
-            yield f"llama_rope_{rope}_old", dict(config=config, classes=["LlamaForCausalLM"], cases=("single",), length=40, config_edit=old_rope(500.0))
+        if rope == "dynamic":
+            config.max_position_embeddings = 30  # shorter than the calls
+        single = dict(classes=["LlamaForCausalLM"], cases=("single",), length=40)
+        if rope in ("dynamic", "longrope"):  # short calls, long ones, and padding that makes them long
+            yield f"llama_rope_{rope}", dict(config=config, classes=["LlamaForCausalLM"], cases=("single", "short", "right"), length=40)
+        else:
+            yield f"llama_rope_{rope}", dict(config=config, **single)
+        if rope in ("llama3", "longrope"):
+            yield f"llama_rope_{rope}_old", dict(config=config, config_edit=old_rope(500.0), **single)
 
 
-GROUPS = (llama_fixtures,)
+def mistral_fixtures():
+    sliding = T.MistralConfig(**{**BASE, "sliding_window": 5})
+    yield "mistral", dict(config=sliding, classes=classes_of("Mistral"), length=14)
+    full = T.MistralConfig(**{**BASE, "sliding_window": None, "head_dim": 10, "num_hidden_layers": 1, "hidden_act": "relu", "tie_word_embeddings": True})
+    yield "mistral_full", dict(config=full, classes=["MistralForCausalLM"], cases=("right",), dtype=torch.bfloat16)
+
+
+def qwen_fixtures():
+    for stem, name in (("Qwen2", "qwen2"), ("Qwen3", "qwen3")):
+        make_config = getattr(T, stem + "Config")
+        kw = {"head_dim": 8} if stem == "Qwen3" else {}
+        yield name, dict(config=make_config(**{**BASE, **kw, "hidden_size": 32}), classes=classes_of(stem))
+        sliding = {**BASE, **kw, "use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "tie_word_embeddings": True, "num_key_value_heads": 4}
+        if stem == "Qwen3":
+            sliding["attention_bias"] = True
+        yield f"{name}_sliding", dict(config=make_config(**sliding), classes=[f"{stem}ForCausalLM"], length=14, shards=2)
+
+
+GEMMA = {**BASE, "head_dim": 8, "query_pre_attn_scalar": 11, "sliding_window": 5, "num_hidden_layers": 3, "eos_token_id": 1, "bos_token_id": 2}
+
+
+def gemma3_old(text):
+    rope = text.pop("rope_parameters")
+    text.pop("layer_types")
+    text.update(rope_theta=rope["full_attention"]["rope_theta"], rope_local_base_freq=rope["sliding_attention"]["rope_theta"], sliding_window_pattern=2,
+                rope_scaling={"rope_type": "linear", "factor": 8.0})
+
+
+def gemma_fixtures():
+    small = {**GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0}
+    yield "gemma2", dict(config=T.Gemma2Config(**small), classes=classes_of("Gemma2", HEADS[:3]), length=14)
+    plain = {**GEMMA, "attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True, "tie_word_embeddings": False,
+             "layer_types": ["full_attention", "sliding_attention"], "num_hidden_layers": 2}
+    yield "gemma2_plain", dict(config=T.Gemma2Config(**plain), classes=["Gemma2ForCausalLM"], cases=("left",), length=14)
+    classes = ["Gemma3ForCausalLM", "Gemma3TextModel", "Gemma3TextForSequenceClassification"]
+    yield "gemma3", dict(config=T.Gemma3TextConfig(**GEMMA), classes=classes, length=14)
+    ropes = {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 30000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}
+    old = T.Gemma3TextConfig(**{**GEMMA, "rope_parameters": ropes, "final_logit_softcapping": 3.0, "tie_word_embeddings": False,
+                                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})
+    yield "gemma3_old", dict(config=old, classes=["Gemma3ForCausalLM"], cases=("right",), length=20, config_edit=gemma3_old)
+    both = T.Gemma3TextConfig(**{**GEMMA, "use_bidirectional_attention": True, "sliding_window": 6})
+    yield "gemma3_both_ways", dict(config=both, classes=["Gemma3TextModel"], length=14)
+
+
+def phi3_fixtures():
+    yield "phi3", dict(config=T.Phi3Config(**{**BASE, "sliding_window": 6}), classes=classes_of("Phi3", HEADS[:3]), length=14)
+    rope = {"rope_type": "longrope", "short_factor": [1.0, 1.2], "long_factor": [1.5, 3.0], "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    long = T.Phi3Config(**{**BASE, "hidden_size": 32, "num_hidden_layers": 1, "original_max_position_embeddings": 16, "rope_parameters": rope,
+                           "tie_word_embeddings": True, "hidden_act": "gelu_10"})
+    yield "phi3_long", dict(config=long, classes=["Phi3ForCausalLM"], cases=("single", "short"), length=30)
+    yield "phi3_long_old", dict(config=long, classes=["Phi3ForCausalLM"], cases=("single",), length=30, config_edit=old_rope(500.0))
+
+
+def split_experts(gate, up, down, block="mlp"):
+    """Each expert's matrices by themselves, as published checkpoints have them; transformers joins them when it loads."""
+    def after(directory):
+        path = directory / "model.safetensors"
+        tensors = {k.replace(".mlp.gate.", f".{block}.gate."): v for k, v in common.load_file(path).items()}
+        for key in [k for k in tensors if k.endswith("experts.gate_up_proj")]:
+            stem = key.removesuffix("gate_up_proj")
+            both, out = tensors.pop(key), tensors.pop(stem + "down_proj")
+            for i in range(both.shape[0]):
+                parts = zip((gate, up, down), (*both[i].chunk(2), out[i]))
+                tensors.update({f"{stem.replace('.mlp.', f'.{block}.')}{i}.{name}.weight": v.clone().contiguous() for name, v in parts})
+        save_file(tensors, path, metadata={"format": "pt"})
+    return after
+
+
+def moe_fixtures():
+    yield "mixtral", dict(config=T.MixtralConfig(**{**BASE, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": None}), classes=["MixtralForCausalLM", "MixtralModel"])
+    qwen = {**BASE, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 11}
+    two = T.Qwen2MoeConfig(**{**qwen, "shared_expert_intermediate_size": 13, "num_hidden_layers": 3, "mlp_only_layers": [1]})
+    yield "qwen2_moe", dict(config=two, classes=["Qwen2MoeForCausalLM", "Qwen2MoeForSequenceClassification"])
+    three = T.Qwen3MoeConfig(**{**qwen, "head_dim": 8, "norm_topk_prob": True, "decoder_sparse_step": 2})
+    yield "qwen3_moe", dict(config=three, classes=["Qwen3MoeForCausalLM", "Qwen3MoeModel"], after=split_experts("gate_proj", "up_proj", "down_proj"))
+    old = T.MixtralConfig(**{**BASE, "num_local_experts": 4, "num_hidden_layers": 1, "sliding_window": 6})
+    yield "mixtral_w123", dict(config=old, classes=["MixtralForCausalLM"], cases=("right",), after=split_experts("w1", "w3", "w2", "block_sparse_moe"))
+
+
+GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures)
 
 
 def main(wanted):
@@ -143,8 +231,8 @@ def main(wanted):
             if wanted and name not in wanted:
                 continue
             lines = [l for l in lines if l.split()[0] != name] + make(name, **how)
+            listing.write_text("\n".join(sorted(lines)) + "\n")
             print(name, file=sys.stderr)
-    listing.write_text("\n".join(sorted(lines)) + "\n")
 
 
 if __name__ == "__main__":

@@ -236,6 +236,15 @@ def rope_cases():
     v = d(x).reshape(1, t, heads, head)
     y = torch.cat([gptj_rotary(v[..., :rot], a.sin()[None], a.cos()[None]), v[..., rot:]], -1).reshape(t, -1)
     add("ROPE", "interleaved", [x, pos, inv], [y], {"head_dim": head, "rope_style": KIND["ROPE", "interleaved"], "rot_dims": rot}, "iiw")
+    # frequencies of each row: scalings by length
+    x, pos, head, rot = r.f(t, heads * 10), r.i(0, 90, t), 10, 6
+    inv = torch.stack([1.0 / (100.0 * (1 + i)) ** (torch.arange(0, rot, 2).float() / rot) for i in range(t)])
+    a = pos.float()[:, None] * inv
+    e = torch.cat([a, a], 1).double()
+    v = d(x).reshape(1, t, heads, head).transpose(1, 2)
+    y, _ = apply_rotary_pos_emb(v[..., :rot], v[..., :rot], e.cos()[None], e.sin()[None])
+    y = torch.cat([y, v[..., rot:]], -1).transpose(1, 2).reshape(t, heads * head)
+    add("ROPE", "rows", [x, pos, inv], [y], {"head_dim": head, "rope_style": KIND["ROPE", "half"], "rot_dims": rot}, "iii")
     # M-RoPE
     head, sections = 16, [2, 3, 3]
     x, pos = r.f(t, heads * head), r.i(0, 60, 3, t)

@@ -277,14 +277,15 @@ static void test_elementwise(void **state) {
   assert_int_equal(kernels.binary(ACCEL_PLUGIN_BINARY_POW, (float[]){1}, 0, (float[]){1}, 0, (float[]){0}, 1), 0);
 }
 
-static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved, bool over) {
+static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, bool interleaved, bool over, bool own) {
   int64_t head = 2 * pairs + rest, cols = heads * head;
-  float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols), *frequency = filled(pairs),
-        *table = guard(2 * pairs);
+  float *x = filled(rows * cols), *y = over ? copy_of(x, rows * cols) : guard(rows * cols),
+        *frequency = filled(own ? rows * pairs : pairs), *table = guard(2 * pairs);
   int32_t *position = guard(rows);
   for (int64_t i = 0; i < rows; i++) position[i] = pick(0, 4000);
   cpu_rope g = {.x = over ? y : x,
                 .frequency = frequency,
+                .step = own ? pairs : 0,
                 .y = y,
                 .position = position,
                 .ldx = cols,
@@ -302,7 +303,7 @@ static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, b
       double want = x[r * cols + c];
       if (at < 2 * pairs) {
         int64_t other = c + (interleaved ? (second ? -1 : 1) : (second ? -pairs : pairs));
-        double angle = (float)position[r] * frequency[pair], s = 1.25 * sin(angle), k = 1.25 * cos(angle);
+        double angle = (float)position[r] * frequency[r * g.step + pair], s = 1.25 * sin(angle), k = 1.25 * cos(angle);
         want = want * k + x[r * cols + other] * (second ? s : -s);
       }
       check("rope", y[r * cols + c], want, 2e-6);
@@ -312,7 +313,8 @@ static void run_rope(int64_t rows, int64_t heads, int64_t pairs, int64_t rest, b
 
 static void test_rope(void **state) {
   (void)state;
-  for (int i = 0; i < 300; i++) run_rope(pick(1, 5), pick(1, 3), pick(1, 40), pick(0, 5), pick(0, 1), pick(0, 1));
+  for (int i = 0; i < 300; i++)
+    run_rope(pick(1, 5), pick(1, 3), pick(1, 40), pick(0, 5), pick(0, 1), pick(0, 1), pick(0, 1));
 }
 
 /* ---- the table ---- */

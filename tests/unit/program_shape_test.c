@@ -149,6 +149,8 @@ static void test_rope_norm(void **state) {
   accel__attr head = ACCEL_I(HEAD_DIM, 6);
   expect_text(NODE(ROPE, IN(x, pos, f("2")), ATTR(head, ACCEL_I(ROT_DIMS, 4)), NULL, 1), "[T,12]");
   expect_text(NODE(ROPE, IN(x, pos), ATTR(head, ACCEL_F(THETA, 10000)), NULL, 1), "[T,12]");
+  expect_text(NODE(ROPE, IN(x, pos, f("T,3")), ATTR(head), NULL, 1), "[T,12]"); /* frequencies of each row */
+  refused(NODE(ROPE, IN(x, pos, f("B,3")), ATTR(head), NULL, 1), "inv_freq should be [T,3]");
   refused(NODE(ROPE, IN(x, pos), ATTR(head), NULL, 1), "inv_freq or theta");
   refused(NODE(ROPE, IN(x, pos, f("3")), ATTR(ACCEL_I(HEAD_DIM, 5)), NULL, 1), "does not divide");
   refused(NODE(ROPE, IN(x, pos, f("3")), ATTR(head, ACCEL_I(ROT_DIMS, 3)), NULL, 1), "must be even");

@@ -219,10 +219,10 @@ typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n
 
 /* Rotates the first 2 * pairs of every `head` columns by position[row] * frequency[pair]; y may be x. */
 typedef struct cpu_rope {
-  const float *x, *frequency; /* [pairs] */
+  const float *x, *frequency; /* [pairs], of row r at r * step */
   float *y;
-  const int32_t *position; /* [rows]; NULL: all 0 */
-  int64_t ldx, ldy, cols, head, pairs;
+  const int32_t *position;                   /* [rows]; NULL: all 0 */
+  int64_t ldx, ldy, cols, head, pairs, step; /* step 0: the same frequencies for all rows */
   int32_t interleaved;
   float mscale;
 } cpu_rope;

@@ -191,15 +191,15 @@ void CPU_NAME(rope, row)(const cpu_rope *g, int64_t row, int64_t row_end, float 
   float *sine = table, *cosine = table + pairs;
   vf scale = v_set(g->mscale);
   for (; row < row_end; row++) {
-    const float position = g->position ? (float)g->position[row] : 0.0f;
+    const float position = g->position ? (float)g->position[row] : 0.0f, *frequency = g->frequency + row * g->step;
     for (int64_t i = 0; i < pairs; i += V) {
       vf s, c;
-      v_sincos(v_mul(v_set(position), v_loadn(g->frequency + i, pairs - i)), &s, &c);
+      v_sincos(v_mul(v_set(position), v_loadn(frequency + i, pairs - i)), &s, &c);
       v_storen(sine + i, v_mul(s, scale), pairs - i);
       v_storen(cosine + i, v_mul(c, scale), pairs - i);
     }
     for (int64_t i = 0; i < pairs; i++) {
-      float angle = position * g->frequency[i];
+      float angle = position * frequency[i];
       if (fabsf(angle) <= V_ANGLE_LIMIT) continue;
       sine[i] = sinf(angle) * g->mscale;
       cosine[i] = cosf(angle) * g->mscale;

@@ -1,0 +1,35 @@
+/* mistral.c - Mistral: LLaMA's layers over a sliding window (transformers' MistralModel and its heads). */
+#include "models/decoder.h"
+
+static const accel__decoder defaults = {.vocab = 32000,
+                                        .hidden = 4096,
+                                        .layers = 32,
+                                        .heads = 32,
+                                        .kv_heads = 8,
+                                        .inner = 14336,
+                                        .positions = 131072,
+                                        .eps = 1e-6,
+                                        .theta = 10000.0,
+                                        .bos = 1,
+                                        .eos = 2,
+                                        .pad = -1,
+                                        .window = 4096,
+                                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  accel__build b;
+  accel__decoder *c;
+  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
+  ACCEL_TRY(accel__decoder_read(&b, c));
+  ACCEL_TRY(accel__decoder_read_window(&b, c));
+  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  return accel__decoder_build(&b, c);
+}
+
+static const char *const classes[] = {"MistralModel",
+                                      "MistralForCausalLM",
+                                      "MistralForSequenceClassification",
+                                      "MistralForTokenClassification",
+                                      "MistralForQuestionAnswering",
+                                      NULL};
+const accel__architecture accel__model_mistral = {.model_type = "mistral", .classes = classes, .build = build};

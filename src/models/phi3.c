@@ -1,0 +1,31 @@
+/* phi3.c - Phi-3 and Phi-4-mini: LLaMA's layers with joined projections (transformers' Phi3Model and its heads). */
+#include "models/decoder.h"
+
+static const accel__decoder defaults = {.vocab = 32064,
+                                        .hidden = 3072,
+                                        .layers = 32,
+                                        .heads = 32,
+                                        .inner = 8192,
+                                        .positions = 4096,
+                                        .eps = 1e-5,
+                                        .theta = 10000.0,
+                                        .partial = 1.0,
+                                        .bos = 1,
+                                        .eos = 32000,
+                                        .pad = 32000,
+                                        .fused = true,
+                                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  accel__build b;
+  accel__decoder *c;
+  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
+  ACCEL_TRY(accel__decoder_read(&b, c));
+  ACCEL_TRY(accel__decoder_read_window(&b, c));
+  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  return accel__decoder_build(&b, c);
+}
+
+static const char *const classes[] = {"Phi3Model", "Phi3ForCausalLM", "Phi3ForSequenceClassification",
+                                      "Phi3ForTokenClassification", NULL};
+const accel__architecture accel__model_phi3 = {.model_type = "phi3", .classes = classes, .build = build};

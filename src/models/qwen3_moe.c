@@ -1,0 +1,41 @@
+/* qwen3_moe.c - Qwen3-MoE: Qwen3 with experts (transformers' Qwen3MoeModel and its heads). */
+#include "models/decoder.h"
+
+static const accel__decoder defaults = {.vocab = 151936,
+                                        .hidden = 2048,
+                                        .layers = 24,
+                                        .heads = 32,
+                                        .kv_heads = 4,
+                                        .inner = 6144,
+                                        .positions = 32768,
+                                        .eps = 1e-6,
+                                        .theta = 10000.0,
+                                        .bos = -1,
+                                        .eos = -1,
+                                        .pad = -1,
+                                        .qk_norm = true,
+                                        .qa_transformer = true,
+                                        .window = 4096,
+                                        .experts = {.n = 128, .per_token = 8, .inner = 768},
+                                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  accel__build b;
+  accel__decoder *c;
+  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
+  ACCEL_TRY(accel__decoder_read(&b, c));
+  ACCEL_TRY(accel__json_bool(b.file, b.config, "attention_bias", &c->qkv_bias));
+  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_switched_window(&b, c));
+  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  ACCEL_TRY(accel__decoder_read_experts(&b, c));
+  return accel__decoder_build(&b, c);
+}
+
+static const char *const classes[] = {"Qwen3MoeModel",
+                                      "Qwen3MoeForCausalLM",
+                                      "Qwen3MoeForSequenceClassification",
+                                      "Qwen3MoeForTokenClassification",
+                                      "Qwen3MoeForQuestionAnswering",
+                                      NULL};
+const accel__architecture accel__model_qwen3_moe = {.model_type = "qwen3_moe", .classes = classes, .build = build};
