@@ -89,6 +89,8 @@ int32_t cpu_launch(void *self, const kit_launch *launch, accel_plugin_error *err
 uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers);
 bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                const accel_plugin_node *other);
+bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                 const accel_plugin_node *next);
 bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
 
 uint32_t cpu_workers(const kit_launch *launch);
@@ -102,8 +104,11 @@ static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return al
 /* Linears over the same x whose weights lie alike run as one product. */
 bool cpu_linear_joins(const cpu_self *self, const accel_plugin_program *program, const accel_plugin_node *first,
                       const accel_plugin_node *other);
+/* Two linears, the second over the result of the first: block of rows by block of rows. */
+bool cpu_linear_follows(const cpu_self *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                        const accel_plugin_node *next);
 int32_t cpu_launch_linear(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
-uint64_t cpu_linear_workspace(const cpu_self *self, const kit_launch *shapes);
+uint64_t cpu_linear_workspace(const cpu_self *self, const kit_launch *shapes, uint32_t workers);
 int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 bool cpu_blas_wanted(cpu_isa isa);

@@ -62,8 +62,11 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
   else
     cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ATTENTION) return cpu_attention_workspace(&kernels, shapes, workers);
-  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && cpu_blas_wanted(kernels.isa)) return cpu_blas_workspace(shapes);
-  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes);
+  const bool packed =
+      self && shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && ((const cpu_self *)self)->linear_of[shapes->index] >= 0;
+  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR && !packed && cpu_blas_wanted(kernels.isa))
+    return cpu_blas_workspace(shapes);
+  if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
   return cpu_op_workspace(&kernels, shapes, workers);
@@ -87,4 +90,10 @@ bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *n
 bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                const accel_plugin_node *other) {
   return self && first->op == ACCEL_PLUGIN_OP_LINEAR && cpu_linear_joins(self, program, first, other);
+}
+
+bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                 const accel_plugin_node *next) {
+  return self && first->op == ACCEL_PLUGIN_OP_LINEAR && next->op == ACCEL_PLUGIN_OP_LINEAR &&
+         cpu_linear_follows(self, program, first, next);
 }

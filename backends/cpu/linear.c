@@ -57,15 +57,24 @@ static void split(job *j, int64_t tile_rows, const kit_launch *l) {
 
 /* ---- x ---- */
 
+static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) { return &s->linear[s->linear_of[l->index]]; }
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
 
-/* Converted rows, then a scale and a zero for each that has none in it. */
-uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l) {
-  if (!s || s->linear_of[l->index] < 0) return 0;
-  const cpu_linear *w = &s->linear[s->linear_of[l->index]];
-  cpu_x x = kernel_of(s, w)->x;
-  uint64_t rows = (uint64_t)kit_row_count(&l->out[0]);
-  return x == CPU_X_F32 ? 0 : rows * ((uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float));
+/* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has none in it. */
+static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows) {
+  const cpu_x x = kernel_of(s, w)->x;
+  const uint64_t bytes =
+      x == CPU_X_F32 ? 0 : (uint64_t)rows * ((uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float));
+  return (bytes + 63) / 64 * 64;
+}
+
+/* Makes g read rows of x that are, or will be, converted into `room`. */
+static void read_from(cpu_gemm *g, cpu_x x, int64_t rows, void *room) {
+  g->x = room;
+  g->ldx = cpu_x_row(x, g->k);
+  if (cpu_x_blocked(x)) return;
+  g->x_scale = (const float *)(const void *)((const char *)room + (uint64_t)(rows * g->ldx * cpu_x_bytes(x)));
+  g->x_zero = g->x_scale + rows;
 }
 
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
@@ -78,27 +87,25 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
 }
 
 /* x for all nodes of the launch at once. */
-static void convert(job *j, cpu_x x, const kit_launch *l) {
+static void convert(job *j, cpu_x x, const kit_launch *l, void *room) {
   const double bytes_per_ns = 8;
-  const int64_t ldx = cpu_x_row(x, j->k);
   j->x_bytes = (uint64_t)cpu_x_bytes(x);
-  const float *scale = (const float *)((const char *)l->workspace + (uint64_t)(j->rows * ldx) * j->x_bytes);
-  for (uint32_t m = 0; m < j->n_gemm; m++) {
-    j->g[m].x = l->workspace;
-    j->g[m].ldx = ldx;
-    j->g[m].x_scale = cpu_x_blocked(x) ? NULL : scale;
-    j->g[m].x_zero = cpu_x_blocked(x) ? NULL : scale + j->rows;
-  }
+  for (uint32_t m = 0; m < j->n_gemm; m++) read_from(&j->g[m], x, j->rows, room);
   j->convert_tasks = cpu_tasks(l, j->rows, (double)j->k * sizeof(float) / bytes_per_ns);
   cpu_parallel(l, j->convert_tasks, convert_task, j);
 }
 
-/* ---- the launch ---- */
+/* ---- the products ---- */
 
 bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
                       const accel_plugin_node *other) {
   const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
   return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form && s->linear[a].k == s->linear[b].k;
+}
+
+bool cpu_linear_follows(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
+                        const accel_plugin_node *next) {
+  return !cpu_blas_wanted(s->kernels.isa) && s->linear_of[first - p->node] >= 0 && s->linear_of[next - p->node] >= 0;
 }
 
 static cpu_gemm gemm_of(const cpu_linear *w, const kit_launch *l) {
@@ -140,30 +147,151 @@ static cpu_gemm gemm_of(const cpu_linear *w, const kit_launch *l) {
   return g;
 }
 
+static void add_gemm(job *j, const cpu_self *s, const kit_launch *l) {
+  const cpu_linear *w = linear_at(s, l);
+  const uint32_t m = j->n_gemm++;
+  j->g[m] = gemm_of(w, l);
+  j->n += w->n;
+  j->panels_before[m] = j->panels;
+  j->panels += w->panels;
+  j->panels_before[m + 1] = j->panels;
+}
+
+/* Products of the same x, which is converted into `room` where the kernel wants that. */
+static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l, void *room) {
+  const cpu_linear_kernel *kernel = kernel_of(s, first);
+  j->run = kernel->run;
+  j->convert = s->kernels.convert[kernel->x];
+  j->k = first->k;
+  j->from = j->g[0].x;
+  j->from_ld = j->g[0].ldx;
+  if (j->convert) convert(j, kernel->x, l, room);
+  split(j, kernel->rows, l);
+  cpu_parallel(l, j->row_blocks * j->panel_groups, task, j);
+}
+
+/* ---- two linears, the second over the result of the first ---- */
+
+enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, BLOCKS_EACH = 4 };
+
+typedef struct chain {
+  cpu_gemm g[2];
+  cpu_linear_fn *run[2];
+  cpu_convert_fn *convert[2];
+  cpu_x x[2];
+  uint64_t at[3]; /* bytes in a worker's room: x of each, what is between them */
+  int64_t panels[2], rows, most;
+  uint32_t blocks;
+  char *room; /* [workers][room_bytes] */
+  uint64_t room_bytes;
+} chain;
+
+static bool chained(const kit_launch *l) { return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id; }
+
+/* Rows whose part of what is between stays in the second-level cache until it is read; not fewer than are worth fetching the
+ * weights for.  0: too few rows in all to give every worker some such blocks. */
+static int64_t block_rows(const cpu_self *s, const cpu_linear *first, int64_t rows, uint32_t workers) {
+  const int64_t tile = kernel_of(s, first)->rows, fit = BETWEEN_BYTES / ((int64_t)sizeof(float) * (first->n + 1));
+  const int64_t most = ((fit > LEAST_ROWS ? fit : LEAST_ROWS) + tile - 1) / tile * tile;
+  return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
+}
+
+/* A worker's room for blocks of so many rows. */
+static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows) {
+  c->most = rows;
+  c->at[1] = x_bytes(s, first, rows);
+  c->at[2] = c->at[1] + x_bytes(s, next, rows);
+  c->room_bytes = c->at[2] + ((uint64_t)(rows * first->n) * sizeof(float) + 63) / 64 * 64;
+}
+
+uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t workers) {
+  if (!s || s->linear_of[l->index] < 0) return 0;
+  const cpu_linear *first = linear_at(s, l);
+  const int64_t rows = kit_row_count(&l->out[0]);
+  if (!chained(l)) return x_bytes(s, first, rows);
+  const cpu_linear *next = linear_at(s, l->joined);
+  const int64_t most = block_rows(s, first, rows, workers);
+  chain c;
+  lay_out(&c, s, first, next, most ? most : rows);
+  return c.room_bytes * (most ? workers : 1);
+}
+
+/* Rows of one linear of a block: x [rows][k] at stride ldx, y where g says. */
+static void run_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows, void *room) {
+  g->x = x;
+  g->ldx = ldx;
+  if (c->convert[m]) {
+    read_from(g, c->x[m], rows, room);
+    c->convert[m](x, ldx, rows, g->k, room, g->ldx, (float *)g->x_scale, (float *)g->x_zero);
+  }
+  c->run[m](g, 0, rows, 0, c->panels[m]);
+}
+
+static void chain_task(void *arg, uint32_t index, uint32_t worker) {
+  const chain *c = arg;
+  char *room = c->room + worker * c->room_bytes;
+  float *between = (float *)(void *)(room + c->at[2]);
+  const int64_t row = cpu_share(c->rows, index, c->blocks), rows = cpu_share(c->rows, index + 1, c->blocks) - row;
+  cpu_gemm g[2] = {c->g[0], c->g[1]};
+  g[0].y = between;
+  g[1].y += row * g[1].ldy;
+  for (int m = 0; m < 2; m++)
+    if (g[m].residual) g[m].residual += row * g[m].ldr;
+  run_rows(c, 0, &g[0], (const float *)g[0].x + row * g[0].ldx, g[0].ldx, rows, room);
+  run_rows(c, 1, &g[1], between, g[0].ldy, rows, room + c->at[1]);
+}
+
+/* Few rows: one after the other, each on all threads. */
+static void one_by_one(const cpu_self *s, const kit_launch *l, const chain *c) {
+  job j = {.rows = c->rows};
+  float *between = (float *)(void *)(c->room + c->at[2]);
+  add_gemm(&j, s, l);
+  j.g[0].y = between;
+  multiply(&j, s, linear_at(s, l), l, c->room);
+  const int64_t n = j.g[0].ldy;
+  j = (job){.rows = c->rows};
+  add_gemm(&j, s, l->joined);
+  j.g[0].x = between;
+  j.g[0].ldx = n;
+  multiply(&j, s, linear_at(s, l->joined), l, c->room + c->at[1]);
+}
+
+static void launch_chain(const cpu_self *s, const kit_launch *l) {
+  const uint32_t workers = cpu_workers(l);
+  const int64_t rows = kit_row_count(&l->out[0]), most = block_rows(s, linear_at(s, l), rows, workers);
+  chain c = {.rows = rows, .room = l->workspace};
+  lay_out(&c, s, linear_at(s, l), linear_at(s, l->joined), most ? most : rows);
+  if (!most) {
+    one_by_one(s, l, &c);
+    return;
+  }
+  for (int m = 0; m < 2; m++) {
+    const kit_launch *one = m ? l->joined : l;
+    const cpu_linear_kernel *kernel = kernel_of(s, linear_at(s, one));
+    c.g[m] = gemm_of(linear_at(s, one), one);
+    c.run[m] = kernel->run;
+    c.x[m] = kernel->x;
+    c.convert[m] = s->kernels.convert[kernel->x];
+    c.panels[m] = linear_at(s, one)->panels;
+  }
+  const int64_t blocks = (rows + most - 1) / most;
+  c.blocks = (uint32_t)((blocks + workers - 1) / workers * workers);
+  cpu_parallel(l, c.blocks, chain_task, &c);
+}
+
+/* ---- launching ---- */
+
 int32_t cpu_launch_linear(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   if (s->linear_of[l->index] < 0 && s->sgemm && cpu_blas_takes(l->node)) return cpu_launch_blas(s, l, error);
   if (s->linear_of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_LINEAR)(l, error);
-  const cpu_linear *first = &s->linear[s->linear_of[l->index]];
-  const cpu_linear_kernel *kernel = kernel_of(s, first);
-  job j = {.run = kernel->run,
-           .convert = s->kernels.convert[kernel->x],
-           .n_gemm = 1 + l->n_joined,
-           .rows = kit_row_count(&l->out[0]),
-           .k = first->k};
   if (!l->out[0].elements) return ACCEL_PLUGIN_OK;
-  for (uint32_t m = 0; m < j.n_gemm; m++) {
-    const kit_launch *one = m ? &l->joined[m - 1] : l;
-    const cpu_linear *w = &s->linear[s->linear_of[one->index]];
-    j.g[m] = gemm_of(w, one);
-    j.n += w->n;
-    j.panels_before[m] = j.panels;
-    j.panels += w->panels;
-    j.panels_before[m + 1] = j.panels;
+  if (chained(l)) {
+    launch_chain(s, l);
+    return ACCEL_PLUGIN_OK;
   }
-  j.from = j.g[0].x;
-  j.from_ld = j.g[0].ldx;
-  if (j.convert) convert(&j, kernel->x, l);
-  split(&j, kernel->rows, l);
-  cpu_parallel(l, j.row_blocks * j.panel_groups, task, &j);
+  job j = {.rows = kit_row_count(&l->out[0])};
+  add_gemm(&j, s, l);
+  for (uint32_t m = 0; m < l->n_joined; m++) add_gemm(&j, s, &l->joined[m]);
+  multiply(&j, s, linear_at(s, l), l, l->workspace);
   return ACCEL_PLUGIN_OK;
 }

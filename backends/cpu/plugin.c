@@ -12,6 +12,7 @@ static const kit_backend backend = {
     .launch = cpu_launch,
     .strided = cpu_strided,
     .joins = cpu_joins,
+    .follows = cpu_follows,
     .workspace = cpu_workspace,
 };
 

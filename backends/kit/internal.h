@@ -49,6 +49,7 @@ typedef struct kit_step {
   uint32_t node;
   uint32_t n_in, n_out; /* padded counts */
   uint32_t n_joined;    /* the next so many steps run in this one's launch */
+  int32_t between;      /* tensor without memory: what the one step joined takes from this one; -1 none */
   uint64_t workspace, workspace_bytes;
 } kit_step;
 

@@ -107,8 +107,8 @@ typedef struct kit_launch {
   void *workspace_buffer;
   uint64_t workspace_offset, workspace_bytes;
   const accel_plugin_host *host;   /* parallel, workers, cancelled */
-  const struct kit_launch *joined; /* [n_joined] nodes that run in this launch as well (backend->joins): their operands and
-                                      results; workspace is this launch's */
+  const struct kit_launch *joined; /* [n_joined] nodes that run in this launch as well (backend->joins, backend->follows):
+                                      their operands and results; workspace is this launch's */
   uint32_t n_joined;
   void *run; /* what backend->begin gave for this run */
 } kit_launch;
@@ -168,6 +168,13 @@ typedef struct kit_backend {
    * NULL: never.  launch must then look at launch.joined.  self is NULL in estimates. */
   bool (*joins)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                 const accel_plugin_node *other);
+  /* May `next` run in the launch of `first`, whose one result is operand 0 of `next` and nothing else?  Then
+   * launch.joined[0] is `next`, alone; the tensor between them has a shape but no memory (kit_tensor.data NULL): what the
+   * launch keeps of it is in its workspace, which is asked for once, with launch.joined.  All other operands are there
+   * before the launch, and the result of `next` is different memory from all but what `inplace` allows.  Neither has a
+   * state.  NULL: never.  self is NULL in estimates. */
+  bool (*follows)(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                  const accel_plugin_node *next);
   /* Operand i may be a column slice of a wider tensor (row_stride > last dim).  NULL: never. */
   bool (*strided)(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
   /* Bytes of launch->workspace a node needs for these shapes; data pointers and rows are NULL (lengths differ from run to

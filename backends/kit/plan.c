@@ -228,8 +228,10 @@ void kit_step_launches(const accel_plugin_program *p, const kit_step *s, const k
 static void add_step(planner *w, uint32_t i) {
   const accel_plugin_node *n = &w->p->node[w->e->node[i]];
   kit_step *s = &w->plan->step[w->plan->n_step++];
-  *s = (kit_step){
-      .node = (uint32_t)w->e->node[i], .n_in = padded(n->n_in, KIT_OPERANDS), .n_out = padded(n->n_out, KIT_RESULTS)};
+  *s = (kit_step){.node = (uint32_t)w->e->node[i],
+                  .n_in = padded(n->n_in, KIT_OPERANDS),
+                  .n_out = padded(n->n_out, KIT_RESULTS),
+                  .between = -1};
   w->placed[i] = 1;
   const uint32_t spaces[] = {ACCEL_PLUGIN_ATTR_Q_SPACE, ACCEL_PLUGIN_ATTR_KV_SPACE, ACCEL_PLUGIN_ATTR_SPACE};
   for (int j = 0; j < 3; j++) {
@@ -238,10 +240,10 @@ static void add_step(planner *w, uint32_t i) {
   }
 }
 
-/* Whether the operands of node i of the entry are all written by steps before `step`. */
-static bool ready(const planner *w, uint32_t i, uint32_t step) {
+/* Whether the operands of node i of the entry, from the one given on, are all written by steps before `step`. */
+static bool ready(const planner *w, uint32_t i, uint32_t operand, uint32_t step) {
   const accel_plugin_node *n = &w->p->node[w->e->node[i]];
-  for (uint32_t k = 0; k < n->n_in; k++) {
+  for (uint32_t k = operand; k < n->n_in; k++) {
     int32_t maker = n->in[k] >= 0 ? w->maker[w->root[n->in[k]]] : -1;
     if (maker < 0) continue;
     if (!w->placed[maker]) return false;
@@ -261,10 +263,44 @@ static void join(planner *w, uint32_t i) {
     const accel_plugin_node *n = &w->p->node[w->e->node[k]];
     if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 || n->in[0] != first->in[0])
       continue;
-    if (!ready(w, k, step) || !b->joins(w->r->self, w->p, first, n)) continue;
+    if (!ready(w, k, 0, step) || !b->joins(w->r->self, w->p, first, n)) continue;
     add_step(w, k);
     w->plan->step[step].n_joined++;
   }
+}
+
+/* The node of the entry whose operand 0 is all that ever looks at tensor `id`; -1 when there is no such. */
+static int32_t only_reader(const planner *w, int32_t id) {
+  int32_t found = -1;
+  if (w->p->tensor[id].kind != ACCEL_PLUGIN_TENSOR_VALUE || is_output(w, id)) return -1;
+  for (uint32_t k = 0; k < w->p->n_tensor; k++)
+    if (w->alias[k] && w->root[k] == id) return -1;
+  for (uint32_t k = 0; k < w->e->n_node; k++) {
+    const accel_plugin_node *n = &w->p->node[w->e->node[k]];
+    for (uint32_t j = 0; w->run[k] && j < n->n_in; j++) {
+      if (n->in[j] != id) continue;
+      if (j > 0 || found >= 0) return -1;
+      found = (int32_t)k;
+    }
+  }
+  return found;
+}
+
+/* The later node that the backend runs in the launch of node i on what this one makes. */
+static void follow(planner *w, uint32_t i) {
+  const kit_backend *b = w->r->backend;
+  const accel_plugin_node *first = &w->p->node[w->e->node[i]];
+  const uint32_t step = w->plan->n_step - 1;
+  if (!b || !b->follows || first->state >= 0 || first->out[0] < 0) return;
+  for (uint32_t k = 1; k < first->n_out; k++)
+    if (first->out[k] >= 0) return;
+  const int32_t k = only_reader(w, first->out[0]);
+  if (k < 0 || w->placed[k]) return;
+  const accel_plugin_node *next = &w->p->node[w->e->node[k]];
+  if (next->state >= 0 || !ready(w, (uint32_t)k, 1, step) || !b->follows(w->r->self, w->p, first, next)) return;
+  add_step(w, (uint32_t)k);
+  w->plan->step[step].n_joined = 1;
+  w->plan->step[step].between = first->out[0];
 }
 
 static int32_t steps(planner *w, accel_plugin_error *error) {
@@ -282,6 +318,7 @@ static int32_t steps(planner *w, accel_plugin_error *error) {
     const uint32_t step = plan->n_step;
     add_step(w, i);
     join(w, i);
+    if (!w->plan->step[step].n_joined) follow(w, i);
     uint32_t width = 0;
     for (uint32_t m = step; m < plan->n_step; m++) width += plan->step[m].n_in + plan->step[m].n_out;
     plan->widest = padded(width, plan->widest);
@@ -383,7 +420,7 @@ static void place_step(planner *w, uint32_t k) {
   for (uint32_t m = 0; m <= s->n_joined; m++)
     for (uint32_t j = 0; j < launch[m].n_out; j++) {
       const kit_tensor *out = &launch[m].out[j];
-      if (out->id < 0 || plan->place[out->id].home != KIT_HOME_NONE) continue;
+      if (out->id < 0 || out->id == s->between || plan->place[out->id].home != KIT_HOME_NONE) continue;
       kit_place *to = &plan->place[out->id];
       int32_t over = overlay(w, k, launch, m, j);
       to->home = KIT_HOME_SCRATCH;

@@ -1,5 +1,5 @@
-/* backend_join_test.c - nodes that run in one launch (kit_backend.joins): random programs give the same results joined and
- * not, whatever outputs are wanted and in whatever order the nodes of a launch are done. */
+/* backend_join_test.c - nodes that run in one launch (kit_backend.joins and follows): random programs give the same results
+ * joined and not, whatever outputs are wanted and in whatever order the nodes of a launch are done. */
 #include <math.h>
 
 #include "backend_helper.h"
@@ -37,6 +37,43 @@ static int32_t launch(void *self, const kit_launch *l, accel_plugin_error *error
 }
 static const kit_backend joining = {
     .name = "joining", .open = toy_open, .close = toy_close, .weight = toy_weight, .launch = launch, .joins = joins};
+
+/* ---- one that runs unary nodes on what the one before makes, which then has no memory ---- */
+
+static int followed;
+
+static bool follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                    const accel_plugin_node *next) {
+  (void)self, (void)program;
+  assert_int_equal(first->out[0], next->in[0]);
+  return next->op == ACCEL_PLUGIN_OP_UNARY && (first->op == ACCEL_PLUGIN_OP_UNARY || first->op == ACCEL_PLUGIN_OP_BINARY);
+}
+static int32_t launch_followed(void *self, const kit_launch *l, accel_plugin_error *error) {
+  float between[ROWS * COLS];
+  (void)self;
+  if (!l->n_joined || l->joined->in[0].id != l->out[0].id) return launch(self, l, error);
+  launches++;
+  followed++;
+  assert_int_equal(l->n_joined, 1);
+  assert_null(l->out[0].data);
+  assert_int_equal(l->out[0].elements, ROWS * COLS);
+  kit_launch first = *l, next = *l->joined;
+  kit_tensor out[KIT_RESULTS], in[KIT_OPERANDS];
+  memcpy(out, l->out, sizeof out);
+  memcpy(in, next.in, sizeof in);
+  out[0].data = in[0].data = between;
+  first.out = out;
+  next.in = in;
+  int32_t rc = run_one(&first, error);
+  return rc ? rc : run_one(&next, error);
+}
+static const kit_backend following = {.name = "following",
+                                      .open = toy_open,
+                                      .close = toy_close,
+                                      .weight = toy_weight,
+                                      .launch = launch_followed,
+                                      .joins = joins,
+                                      .follows = follows};
 
 /* ---- random programs: few operands, so that many nodes read the same one ---- */
 
@@ -77,18 +114,22 @@ static void test_random(void **state) {
     toy_host host;
     accel__program *p = random_program();
     toy_host_init(&host, NULL);
-    accel_plugin_endpoint *alone = toy_init(&toy, p, &host, 0), *together = toy_init(&joining, p, &host, 0);
+    accel_plugin_endpoint *alone = toy_init(&toy, p, &host, 0), *together = toy_init(&joining, p, &host, 0),
+                          *chained = toy_init(&following, p, &host, 0);
     for (uint32_t wanted = 1; wanted < 1u << OUTPUTS; wanted += 7) {
       run(alone, &host, x, wanted, want);
       run(together, &host, x, wanted, got);
       assert_memory_equal(got, want, sizeof got);
+      run(chained, &host, x, wanted, got);
+      assert_memory_equal(got, want, sizeof got);
     }
     kit_cleanup(alone, &host.host);
     kit_cleanup(together, &host.host);
+    kit_cleanup(chained, &host.host);
     accel__program_free(&p);
     seed = kept;
   }
-  assert_true(joined > launches / 4); /* it was put to the test */
+  assert_true(joined > launches / 8 && followed > launches / 50); /* both were put to the test */
 }
 
 /* Three nodes over one operand are one launch; one that needs another of them is not. */
