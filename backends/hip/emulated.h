@@ -12,16 +12,20 @@ namespace emulated {
 
 typedef unsigned int uint;
 
-static inline float as_float(uint x) {
-  float y;
+template <class T, class F>
+static inline T same_bits(F x) {
+  static_assert(sizeof(T) == sizeof(F), "a word each");
+  T y;
   memcpy(&y, &x, sizeof y);
   return y;
 }
-static inline uint as_uint(float x) {
-  uint y;
-  memcpy(&y, &x, sizeof y);
-  return y;
-}
+static inline float as_float(uint x) { return same_bits<float>(x); }
+static inline float as_float(int x) { return same_bits<float>(x); }
+static inline uint as_uint(float x) { return same_bits<uint>(x); }
+static inline uint as_uint(int x) { return same_bits<uint>(x); }
+static inline int as_int(float x) { return same_bits<int>(x); }
+static inline int as_int(uint x) { return same_bits<int>(x); }
+
 /* One rounding where the processor multiplies and adds in one step, two elsewhere: MAD allows both. */
 static inline float mad(float a, float b, float c) {
 #ifdef __FMA__
@@ -50,11 +54,13 @@ static inline void minimum_at(int &to, int v) {
 template <class T>
 class buffer {
  public:
-  buffer(const emulated_buffer &b, const char *name) : data_(static_cast<T *>(b.data)), n_(b.bytes / sizeof(T)), name_(name) {}
+  buffer(const emulated_buffer &b, const char *name)
+      : data_(static_cast<T *>(b.data)), n_(b.bytes / sizeof(T)), name_(name) {}
   /* A negative int and a wrapped uint are both far outside. */
   template <class I>
   T &at(I i, const char *file, int line) const {
-    if (static_cast<uint64_t>(static_cast<int64_t>(i)) >= n_) emulated_outside(name_, static_cast<int64_t>(i), n_, file, line);
+    if (static_cast<uint64_t>(static_cast<int64_t>(i)) >= n_)
+      emulated_outside(name_, static_cast<int64_t>(i), n_, file, line);
     return data_[i];
   }
 
@@ -70,6 +76,7 @@ class element {
  public:
   element(T *data, emulated_shadow *s, uint32_t me, const char *name, uint64_t index)
       : data_(data), shadow_(s), me_(me), name_(name), index_(index) {}
+  element(const element &) = default;
   operator T() const {
     emulated_read(shadow_, me_, name_, index_);
     return *data_;

@@ -6,6 +6,13 @@
 
 typedef unsigned int uint;
 
+static __device__ inline float accel_as_float(uint x) { return __uint_as_float(x); }
+static __device__ inline float accel_as_float(int x) { return __int_as_float(x); }
+static __device__ inline uint accel_as_uint(float x) { return __float_as_uint(x); }
+static __device__ inline uint accel_as_uint(int x) { return static_cast<uint>(x); }
+static __device__ inline int accel_as_int(float x) { return __float_as_int(x); }
+static __device__ inline int accel_as_int(uint x) { return static_cast<int>(x); }
+
 #if defined(__CUDACC__)
 static __device__ inline float accel_half(uint x) {
   float y;

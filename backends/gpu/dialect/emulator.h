@@ -18,7 +18,7 @@
 #define FLOAT(x)     ((float)(x))
 #define AS_FLOAT(x)  as_float(x)
 #define AS_UINT(x)   as_uint(x)
-#define AS_INT(x)    ((int)(x))
+#define AS_INT(x)       as_int(x)
 #define MAD(a, b, c) mad(a, b, c)
 #define UNROLL
 #define MIN_AT(n, i, v) minimum_at(AT(n, i), v)
