@@ -1,0 +1,299 @@
+/* pixels.c - pictures through an image processor. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vision/processor.h"
+
+typedef accel__image_processor processor;
+
+/* ---- sizes: the formulas of transformers' image_transforms, whole numbers where Python's int() cuts ---- */
+
+/* Shortest side to `size`, unless the other one would pass `most` (0: no limit); Python's round goes to the even number. */
+static void keep_ratio(int32_t height, int32_t width, int32_t size, int32_t most, int32_t *to_height, int32_t *to_width) {
+  const double low = height < width ? height : width, high = height < width ? width : height;
+  double exact = size;
+  if (most && high / low * size > most) {
+    exact = most * low / high;
+    size = (int32_t)nearbyint(exact);
+  }
+  *to_height = height;
+  *to_width = width;
+  if (size == (int32_t)low) return;
+  *to_height = width < height ? (int32_t)(exact * height / width) : size;
+  *to_width = width < height ? size : (int32_t)(exact * width / height);
+}
+
+accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height, int32_t width, int32_t *to_height,
+                               int32_t *to_width) {
+  if (s->shortest_edge && s->longest_edge) {
+    keep_ratio(height, width, s->shortest_edge, s->longest_edge, to_height, to_width);
+    if (p->multiples) {
+      *to_height -= *to_height % 16;
+      *to_width -= *to_width % 16;
+    }
+  } else if (s->shortest_edge) {
+    const int64_t low = height < width ? height : width, high = height < width ? width : height;
+    const int64_t other = (int64_t)((double)s->shortest_edge * (double)high / (double)low);
+    *to_height = width <= height ? (int32_t)(other > INT32_MAX ? INT32_MAX : other) : s->shortest_edge;
+    *to_width = width <= height ? s->shortest_edge : (int32_t)(other > INT32_MAX ? INT32_MAX : other);
+  } else if (s->max_height && s->max_width) {
+    const double down = (double)s->max_height / height, across = (double)s->max_width / width,
+                 scale = down < across ? down : across;
+    *to_height = (int32_t)(height * scale);
+    *to_width = (int32_t)(width * scale);
+  } else {
+    *to_height = s->height;
+    *to_width = s->width;
+  }
+  if (*to_height >= 1 && *to_width >= 1 && *to_height <= 65535 && *to_width <= 65535) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %d x %d pixels would become %d x %d", width, height, *to_width,
+                     *to_height);
+}
+
+/* ---- one picture ---- */
+
+static const uint8_t black[3] = {0, 0, 0};
+
+static accel_status copy(const accel__image *from, accel__image *to) {
+  ACCEL_TRY(accel__image_new(from->width, from->height, "the picture", to));
+  memcpy(to->pixels, from->pixels, (size_t)from->width * (size_t)from->height * 3);
+  return ACCEL_OK;
+}
+
+static accel_status resize(const processor *p, const accel__size *size, accel__image *image, accel__pool *pool) {
+  int32_t height, width;
+  ACCEL_TRY(accel__size_after(p, size, image->height, image->width, &height, &width));
+  return accel__image_resize(image, width, height, p->filter, p->rounding, pool);
+}
+
+/* Where a side of `have` begins in one of `want` pixels: negative when there is something to pad. */
+static int32_t middle(int32_t have, int32_t want) { return want > have ? -((want - have) / 2) : (have - want) / 2; }
+
+static accel_status centre(accel__image *image, int32_t height, int32_t width) {
+  return accel__image_crop(image, middle(image->width, width), middle(image->height, height), width, height, black);
+}
+
+static accel_status convnext(const processor *p, accel__image *image, accel__pool *pool) {
+  const int32_t edge = p->size.shortest_edge;
+  if (edge >= 384) return accel__image_resize(image, edge, edge, p->filter, p->rounding, pool);
+  ACCEL_TRY(resize(p, &(accel__size){.shortest_edge = (int32_t)(edge / p->crop_pct)}, image, pool));
+  return centre(image, edge, edge);
+}
+
+static accel_status square(const processor *p, accel__image *image) {
+  uint8_t colour[3];
+  const int32_t side = image->width > image->height ? image->width : image->height;
+  for (int c = 0; c < 3; c++) colour[c] = (uint8_t)(p->mean[c] * 255.0);
+  return accel__image_crop(image, middle(image->width, side), middle(image->height, side), side, side, colour);
+}
+
+/* Resizes and crops in place. */
+static accel_status shape(const processor *p, accel__image *image, accel__pool *pool) {
+  if (p->pad_square && p->do_pad) ACCEL_TRY(square(p, image));
+  if (p->do_resize) ACCEL_TRY(p->convnext ? convnext(p, image, pool) : resize(p, &p->size, image, pool));
+  return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
+}
+
+/* Pixel values as the class computes them in fp32: with both steps, mean and std are divided by the factor instead. */
+static void levels(const processor *p, float level[3][256]) {
+  const float inverse = (float)(1.0 / p->rescale_factor);
+  for (int c = 0; c < 3; c++)
+    for (int v = 0; v < 256; v++) {
+      const float mean = (float)p->mean[c], std = (float)p->std[c], x = (float)v;
+      if (p->do_normalize)
+        level[c][v] = p->do_rescale ? (x - mean * inverse) / (std * inverse) : (x - mean) / std;
+      else
+        level[c][v] = p->do_rescale ? x * (float)p->rescale_factor : x;
+    }
+}
+
+/* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
+static void spread(const accel__image *image, float level[3][256], int64_t height, int64_t width, float *out) {
+  for (int c = 0; c < 3; c++)
+    for (int64_t y = 0; y < image->height; y++) {
+      const uint8_t *row = image->pixels + (size_t)(y * image->width * 3 + c);
+      float *to = out + (c * height + y) * width;
+      for (int64_t x = 0; x < image->width; x++) to[x] = level[c][row[3 * x]];
+    }
+}
+
+/* ---- LLaVA-Next ---- */
+
+/* The resolution that keeps most of the picture and wastes least. */
+static void best_resolution(const processor *p, const accel__image *image, int32_t *height, int32_t *width) {
+  int64_t most = 0, least = INT64_MAX, pixels = (int64_t)image->width * image->height;
+  for (int32_t i = 0; i < p->n_pinpoints; i++) {
+    const int32_t h = p->pinpoint[i][0], w = p->pinpoint[i][1];
+    const double across = (double)w / image->width, down = (double)h / image->height, scale = across < down ? across : down;
+    const int64_t kept = (int64_t)(image->width * scale) * (int64_t)(image->height * scale);
+    const int64_t effective = kept < pixels ? kept : pixels, wasted = (int64_t)w * h - effective;
+    if (i && effective <= most && (effective != most || wasted >= least)) continue;
+    most = effective;
+    least = wasted;
+    *height = h;
+    *width = w;
+  }
+}
+
+/* Resized into the resolution without changing its shape, black around it. */
+static accel_status fit_into(const processor *p, int32_t height, int32_t width, accel__image *image, accel__pool *pool) {
+  const double across = (double)width / image->width, down = (double)height / image->height;
+  int32_t w = width, h = height;
+  if (across < down) {
+    h = (int32_t)ceil(image->height * across);
+    h = h < height ? h : height;
+  } else {
+    w = (int32_t)ceil(image->width * down);
+    w = w < width ? w : width;
+  }
+  ACCEL_TRY(accel__image_resize(image, w, h, p->filter, p->rounding, pool));
+  return centre(image, height, width);
+}
+
+typedef struct tiles {
+  accel__image *tile; /* the whole picture first */
+  uint32_t n;
+} tiles;
+
+static void tiles_free(tiles *t) {
+  for (uint32_t i = 0; t->tile && i < t->n; i++) accel__image_free(&t->tile[i]);
+  free(t->tile);
+  *t = (tiles){0};
+}
+
+static accel_status cut(const processor *p, const accel__image *image, int32_t side, accel__pool *pool, tiles *out) {
+  int32_t height = side, width = side;
+  best_resolution(p, image, &height, &width);
+  const int32_t down = (height + side - 1) / side, across = (width + side - 1) / side;
+  *out = (tiles){.tile = calloc((size_t)(1 + down * across), sizeof *out->tile), .n = (uint32_t)(1 + down * across)};
+  if (!out->tile) return accel__no_memory(out->n * sizeof *out->tile);
+  accel__image whole = {0};
+  const int32_t edge = p->size.shortest_edge;
+  accel_status status = copy(image, &out->tile[0]);
+  if (status == ACCEL_OK)
+    status = accel__image_resize(&out->tile[0], p->size.width ? p->size.width : edge, p->size.height ? p->size.height : edge,
+                                 p->filter, p->rounding, pool);
+  if (status == ACCEL_OK) status = copy(image, &whole);
+  if (status == ACCEL_OK) status = fit_into(p, height, width, &whole, pool);
+  for (int32_t i = 0; status == ACCEL_OK && i < down * across; i++) {
+    const int32_t x = i % across * side, y = i / across * side;
+    accel__image *tile = &out->tile[1 + i];
+    status = copy(&whole, tile);
+    if (status == ACCEL_OK)
+      status =
+          accel__image_crop(tile, x, y, width - x < side ? width - x : side, height - y < side ? height - y : side, black);
+  }
+  for (uint32_t i = 0; status == ACCEL_OK && i < out->n; i++) status = shape(p, &out->tile[i], pool);
+  accel__image_free(&whole);
+  return status;
+}
+
+static accel_status make_values(accel__pixels *out) {
+  uint64_t n = sizeof *out->values;
+  for (uint32_t i = 0; i < out->rank; i++)
+    if (__builtin_mul_overflow(n, (uint64_t)out->dim[i], &n)) return accel__no_memory(SIZE_MAX);
+  out->values = calloc(n ? n : 1, 1);
+  return out->values ? ACCEL_OK : accel__no_memory(n);
+}
+
+static accel_status one_size(const accel__image *images, uint32_t n) {
+  for (uint32_t i = 1; i < n; i++)
+    if (images[i].width != images[0].width || images[i].height != images[0].height) {
+      accel__fail(ACCEL_ERROR_ARGUMENT, "picture %u ends in %d x %d pixels, picture 0 in %d x %d; they cannot run together",
+                  i, images[i].width, images[i].height, images[0].width, images[0].height);
+      return accel__remedy(ACCEL_ERROR_ARGUMENT, "give pictures of one size, or one at a time");
+    }
+  return ACCEL_OK;
+}
+
+static accel_status tiled(const processor *p, const accel__image *images, uint32_t n, accel__pool *pool,
+                          accel__pixels *out) {
+  const int32_t side = p->crop_size.height ? p->crop_size.height : p->size.height ? p->size.height : p->size.shortest_edge;
+  float level[3][256];
+  uint32_t most = 0;
+  tiles *all = calloc(n, sizeof *all);
+  out->sizes = malloc((size_t)n * 2 * sizeof *out->sizes);
+  accel_status status = all && out->sizes ? ACCEL_OK : accel__no_memory(n * sizeof *all);
+  levels(p, level);
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    out->sizes[2 * i] = images[i].height;
+    out->sizes[2 * i + 1] = images[i].width;
+    status = cut(p, &images[i], side, pool, &all[i]);
+    if (status == ACCEL_OK) status = one_size(all[i].tile, all[i].n);
+    if (all[i].n > most) most = all[i].n;
+  }
+  if (status == ACCEL_OK) {
+    const int64_t height = all[0].tile[0].height, width = all[0].tile[0].width;
+    out->rank = 5;
+    memcpy(out->dim, (int64_t[5]){n, most, 3, height, width}, sizeof out->dim);
+    status = make_values(out);
+    for (uint32_t i = 0; status == ACCEL_OK && i < n; i++)
+      for (uint32_t t = 0; t < all[i].n; t++)
+        spread(&all[i].tile[t], level, height, width, out->values + ((int64_t)i * most + t) * 3 * height * width);
+  }
+  for (uint32_t i = 0; all && i < n; i++) tiles_free(&all[i]);
+  free(all);
+  return status;
+}
+
+/* ---- the other layouts ---- */
+
+static accel_status gather(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
+  int64_t height = 0, width = 0;
+  float level[3][256];
+  const bool padded = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad, frames = p->layout == ACCEL__LAYOUT_FRAMES;
+  for (uint32_t i = 0; i < n; i++) {
+    height = images[i].height > height ? images[i].height : height;
+    width = images[i].width > width ? images[i].width : width;
+  }
+  if (!padded) ACCEL_TRY(one_size(images, n));
+  if (padded && p->pad_size.height) {
+    if (height > p->pad_size.height || width > p->pad_size.width)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %lld x %lld pixels does not fit pad_size %d x %d",
+                         (long long)width, (long long)height, p->pad_size.width, p->pad_size.height);
+    height = p->pad_size.height;
+    width = p->pad_size.width;
+  }
+  out->rank = frames ? 5 : 4;
+  memcpy(out->dim, frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width}, sizeof out->dim);
+  ACCEL_TRY(make_values(out));
+  if (padded) out->mask = calloc((size_t)n * (size_t)(height * width), sizeof *out->mask);
+  if (padded && !out->mask) return accel__no_memory((size_t)n * (size_t)(height * width) * sizeof *out->mask);
+  levels(p, level);
+  for (uint32_t i = 0; i < n; i++) {
+    spread(&images[i], level, height, width, out->values + (int64_t)i * 3 * height * width);
+    for (int64_t y = 0; out->mask && y < images[i].height; y++)
+      for (int64_t x = 0; x < images[i].width; x++) out->mask[((int64_t)i * height + y) * width + x] = 1;
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__pixels_of(const processor *p, const accel__image *images, uint32_t n, accel__pool *pool,
+                              accel__pixels *out) {
+  *out = (accel__pixels){.images = n};
+  if (!n) return accel__fail(ACCEL_ERROR_ARGUMENT, "no pictures are given");
+  accel_status status = ACCEL_OK;
+  if (p->layout == ACCEL__LAYOUT_TILES) {
+    status = tiled(p, images, n, pool, out);
+  } else {
+    accel__image *shaped = calloc(n, sizeof *shaped);
+    if (!shaped) return accel__no_memory(n * sizeof *shaped);
+    for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+      status = copy(&images[i], &shaped[i]);
+      if (status == ACCEL_OK) status = shape(p, &shaped[i], pool);
+    }
+    if (status == ACCEL_OK) status = gather(p, shaped, n, out);
+    for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);
+    free(shaped);
+  }
+  if (status != ACCEL_OK) accel__pixels_free(out);
+  return status;
+}
+
+void accel__pixels_free(accel__pixels *px) {
+  free(px->values);
+  free(px->mask);
+  free(px->sizes);
+  *px = (accel__pixels){0};
+}

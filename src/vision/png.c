@@ -1,0 +1,108 @@
+/* png.c - PNG files by libpng. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <png.h>
+
+#include "vision/image.h"
+
+typedef struct reader {
+  const uint8_t *bytes;
+  size_t n, at;
+  png_structp png;
+  png_infop info;
+  accel__image image;
+  png_bytep *rows;
+  uint8_t *wide; /* grey of 16 bits, before it is clipped */
+  char message[160];
+} reader;
+
+static void on_error(png_structp png, png_const_charp text) {
+  reader *r = png_get_error_ptr(png);
+  snprintf(r->message, sizeof r->message, "%s", text);
+  png_longjmp(png, 1);
+}
+
+static void on_warning(png_structp png, png_const_charp text) { (void)png, (void)text; }
+
+static void on_read(png_structp png, png_bytep out, png_size_t n) {
+  reader *r = png_get_io_ptr(png);
+  if (n > r->n - r->at) png_error(png, "the file ends before the picture does");
+  memcpy(out, r->bytes + r->at, n);
+  r->at += n;
+}
+
+/* Asks libpng for 8-bit RGB, or for 16-bit grey, which Pillow clips instead of scaling. */
+static void ask(reader *r, bool wide_grey) {
+  png_set_expand(r->png);
+  if (!wide_grey) {
+    png_set_strip_16(r->png);
+    png_set_gray_to_rgb(r->png);
+  }
+  png_set_strip_alpha(r->png);
+  png_set_interlace_handling(r->png);
+  png_read_update_info(r->png, r->info);
+}
+
+static accel_status decode(reader *r, const char *name) {
+  const int64_t width = png_get_image_width(r->png, r->info), height = png_get_image_height(r->png, r->info);
+  const int colour = png_get_color_type(r->png, r->info);
+  const bool wide_grey = colour == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(r->png, r->info) == 16;
+  ACCEL_TRY(accel__image_new(width, height, name, &r->image));
+  ask(r, wide_grey);
+  const size_t stride = (size_t)width * (wide_grey ? 2 : 3);
+  if (png_get_rowbytes(r->png, r->info) != stride)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: its rows have %zu bytes, not %zu", name, png_get_rowbytes(r->png, r->info),
+                       stride);
+  r->rows = malloc((size_t)height * sizeof *r->rows);
+  if (wide_grey) r->wide = malloc((size_t)height * stride);
+  if (!r->rows || (wide_grey && !r->wide)) return accel__no_memory((size_t)height * stride);
+  for (int64_t y = 0; y < height; y++) r->rows[y] = (wide_grey ? r->wide : r->image.pixels) + (size_t)y * stride;
+  png_read_image(r->png, r->rows);
+  png_read_end(r->png, r->info);
+  for (int64_t i = 0; wide_grey && i < width * height; i++)
+    memset(r->image.pixels + 3 * i, r->wide[2 * i] ? 255 : r->wide[2 * i + 1], 3);
+  return ACCEL_OK;
+}
+
+static int orientation_of(const reader *r) {
+#if defined(PNG_eXIf_SUPPORTED)
+  png_uint_32 n = 0;
+  png_bytep exif = NULL;
+  if (png_get_eXIf_1(r->png, r->info, &n, &exif) && exif) return accel__exif_orientation(exif, n);
+#endif
+  (void)r;
+  return 1;
+}
+
+accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation) {
+  reader *r = calloc(1, sizeof *r);
+  if (!r) return accel__no_memory(sizeof *r);
+  r->bytes = bytes;
+  r->n = n;
+  accel_status status = ACCEL_OK;
+  r->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, r, on_error, on_warning);
+  r->info = r->png ? png_create_info_struct(r->png) : NULL;
+  if (!r->info) {
+    status = accel__no_memory(sizeof *r);
+  } else if (setjmp(png_jmpbuf(r->png))) {
+    status = accel__fail(ACCEL_ERROR_FORMAT, "%s: libpng cannot read it: %s", name, r->message);
+  } else {
+    png_set_read_fn(r->png, r, on_read);
+    png_read_info(r->png, r->info);
+    status = decode(r, name);
+    if (status == ACCEL_OK) *orientation = orientation_of(r);
+  }
+  png_destroy_read_struct(&r->png, &r->info, NULL);
+  if (status == ACCEL_OK) {
+    *out = r->image;
+    r->image = (accel__image){0};
+  }
+  accel__image_free(&r->image);
+  free(r->rows);
+  free(r->wide);
+  free(r);
+  return status;
+}

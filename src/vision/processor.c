@@ -1,0 +1,322 @@
+/* processor.c - preprocessor_config.json of vision models: which class, and its numbers. */
+#include "vision/processor.h"
+
+#include <string.h>
+
+#include "core/file.h"
+#include "core/json.h"
+
+#define CLIP_MEAN \
+  { 0.48145466, 0.4578275, 0.40821073 }
+#define CLIP_STD \
+  { 0.26862954, 0.26130258, 0.27577711 }
+#define IMAGENET_MEAN \
+  { 0.485, 0.456, 0.406 }
+#define IMAGENET_STD \
+  { 0.229, 0.224, 0.225 }
+#define HALVES \
+  { 0.5, 0.5, 0.5 }
+#define TO_UNIT .do_rescale = true, .do_normalize = true, .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH
+#define EDGE(n) \
+  { .shortest_edge = n }
+#define SIDES(n) \
+  { .height = n, .width = n }
+
+/* The classes with what they take for a field that is absent.  `square`: a size that is one number gives both sides. */
+static const struct known {
+  const char *name; /* without ImageProcessor, ImageProcessorFast, FeatureExtractor */
+  bool square;
+  accel__image_processor defaults;
+} classes[] = {
+    {"ViT",
+     true,
+     {.do_resize = true, .size = SIDES(224), .filter = ACCEL__BILINEAR, .mean = HALVES, .std = HALVES, TO_UNIT}},
+    {"DeiT",
+     true,
+     {.do_resize = true,
+      .do_center_crop = true,
+      .size = SIDES(256),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BICUBIC,
+      .mean = HALVES,
+      .std = HALVES,
+      TO_UNIT}},
+    {"Bit",
+     false,
+     {.do_resize = true,
+      .do_center_crop = true,
+      .size = EDGE(224),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BICUBIC,
+      .mean = CLIP_MEAN,
+      .std = CLIP_STD,
+      TO_UNIT}},
+    {"CLIP",
+     false,
+     {.do_resize = true,
+      .do_center_crop = true,
+      .size = EDGE(224),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BICUBIC,
+      .mean = CLIP_MEAN,
+      .std = CLIP_STD,
+      TO_UNIT}},
+    {"Siglip",
+     false,
+     {.do_resize = true, .size = SIDES(224), .filter = ACCEL__BICUBIC, .mean = HALVES, .std = HALVES, TO_UNIT}},
+    {"Blip",
+     true,
+     {.do_resize = true, .size = SIDES(384), .filter = ACCEL__BICUBIC, .mean = CLIP_MEAN, .std = CLIP_STD, TO_UNIT}},
+    {"ConvNext",
+     false,
+     {.convnext = true,
+      .do_resize = true,
+      .size = EDGE(384),
+      .filter = ACCEL__BICUBIC,
+      .mean = HALVES,
+      .std = HALVES,
+      .crop_pct = 224.0 / 256.0,
+      TO_UNIT}},
+    {"Segformer",
+     true,
+     {.do_resize = true,
+      .size = SIDES(512),
+      .filter = ACCEL__BILINEAR,
+      .mean = IMAGENET_MEAN,
+      .std = IMAGENET_STD,
+      TO_UNIT}},
+    {"Llava",
+     false,
+     {.pad_square = true,
+      .do_resize = true,
+      .do_center_crop = true,
+      .size = EDGE(224),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BICUBIC,
+      .mean = CLIP_MEAN,
+      .std = CLIP_STD,
+      TO_UNIT}},
+    {"LlavaNext",
+     false,
+     {.layout = ACCEL__LAYOUT_TILES,
+      .do_resize = true,
+      .do_center_crop = true,
+      .do_pad = true,
+      .size = EDGE(224),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BICUBIC,
+      .mean = CLIP_MEAN,
+      .std = CLIP_STD,
+      .n_pinpoints = 5,
+      .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
+      TO_UNIT}},
+    {"VideoMAE",
+     false,
+     {.layout = ACCEL__LAYOUT_FRAMES,
+      .do_resize = true,
+      .do_center_crop = true,
+      .size = EDGE(224),
+      .crop_size = SIDES(224),
+      .filter = ACCEL__BILINEAR,
+      .mean = HALVES,
+      .std = HALVES,
+      TO_UNIT}},
+    {"Detr",
+     false,
+     {.layout = ACCEL__LAYOUT_PADDED,
+      .do_resize = true,
+      .do_pad = true,
+      .size = {.shortest_edge = 800, .longest_edge = 1333},
+      .filter = ACCEL__BILINEAR,
+      .mean = IMAGENET_MEAN,
+      .std = IMAGENET_STD,
+      TO_UNIT}},
+    {"Yolos",
+     false,
+     {.layout = ACCEL__LAYOUT_PADDED,
+      .multiples = true,
+      .do_resize = true,
+      .do_pad = true,
+      .size = {.shortest_edge = 800, .longest_edge = 1333},
+      .filter = ACCEL__BILINEAR,
+      .mean = IMAGENET_MEAN,
+      .std = IMAGENET_STD,
+      TO_UNIT}},
+};
+enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
+
+/* ---- which class ---- */
+
+static const struct known *find_class(const char *type) {
+  static const char *const endings[] = {"ImageProcessor", "ImageProcessorFast", "ImageProcessorPil", "FeatureExtractor"};
+  for (int i = 0; i < CLASSES; i++) {
+    const size_t n = strlen(classes[i].name);
+    for (size_t e = 0; e < sizeof endings / sizeof *endings; e++)
+      if (!strncmp(type, classes[i].name, n) && !strcmp(type + n, endings[e])) return &classes[i];
+  }
+  return NULL;
+}
+
+static accel_status class_of(const accel__json_file *file, const accel__json *at, const struct known **out) {
+  const char *type = NULL;
+  ACCEL_TRY(accel__json_string(file, at, "image_processor_type", &type));
+  if (!type) ACCEL_TRY(accel__json_string(file, at, "feature_extractor_type", &type));
+  if (!type) ACCEL_TRY(accel__json_require(file, at, "image_processor_type"));
+  *out = find_class(type);
+  if (*out) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                     "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, Siglip, Blip, ConvNext, "
+                     "Segformer, Llava, "
+                     "LlavaNext, VideoMAE, Detr, Yolos (ImageProcessor)",
+                     file->name, type);
+}
+
+/* ---- fields ---- */
+
+static accel_status read_side(const accel__json_file *file, const accel__json *at, const char *key, int32_t *out) {
+  int64_t side = *out;
+  ACCEL_TRY(accel__json_int(file, at, key, 1, MAX_SIDE, &side));
+  *out = (int32_t)side;
+  return ACCEL_OK;
+}
+
+static accel_status bad_size(const accel__json_file *file, const char *key) {
+  return accel__fail(
+      ACCEL_ERROR_FORMAT,
+      "%s: %s must be a number, a pair, or an object with height and width, shortest_edge (and longest_edge), or max_height "
+      "and max_width, each from 1 to %d",
+      file->name, key, MAX_SIDE);
+}
+
+/* A number, a pair (height, width), or an object. */
+static accel_status read_size(const accel__json_file *file, const accel__json *at, const char *key, bool square,
+                              int64_t max_size, accel__size *out) {
+  const accel__json *v = accel__json_get(at, key);
+  accel__size size = {0};
+  if (!v) return ACCEL_OK;
+  if (cJSON_IsNumber(v)) {
+    int64_t side = 0;
+    ACCEL_TRY(accel__json_int(file, at, key, 1, MAX_SIDE, &side));
+    if (square)
+      size.height = size.width = (int32_t)side;
+    else
+      size = (accel__size){.shortest_edge = (int32_t)side, .longest_edge = (int32_t)max_size};
+  } else if (cJSON_IsArray(v) && v->child && v->child->next && !v->child->next->next && cJSON_IsNumber(v->child) &&
+             cJSON_IsNumber(v->child->next)) {
+    size.height = v->child->valueint;
+    size.width = v->child->next->valueint;
+    if (size.height < 1 || size.width < 1 || size.height > MAX_SIDE || size.width > MAX_SIDE) return bad_size(file, key);
+  } else if (cJSON_IsObject(v)) {
+    ACCEL_TRY(read_side(file, v, "height", &size.height));
+    ACCEL_TRY(read_side(file, v, "width", &size.width));
+    ACCEL_TRY(read_side(file, v, "shortest_edge", &size.shortest_edge));
+    ACCEL_TRY(read_side(file, v, "longest_edge", &size.longest_edge));
+    ACCEL_TRY(read_side(file, v, "max_height", &size.max_height));
+    ACCEL_TRY(read_side(file, v, "max_width", &size.max_width));
+  }
+  if (!(size.height && size.width) && !size.shortest_edge && !(size.max_height && size.max_width))
+    return bad_size(file, key);
+  *out = size;
+  return ACCEL_OK;
+}
+
+/* One number for all channels, or three. */
+static accel_status read_channels(const accel__json_file *file, const accel__json *at, const char *key, double out[3]) {
+  const accel__json *v = accel__json_get(at, key);
+  double value[3];
+  int n = 0;
+  if (!v) return ACCEL_OK;
+  if (cJSON_IsNumber(v)) value[n++] = v->valuedouble;
+  if (cJSON_IsArray(v)) ACCEL_JSON_EACH(item, v) {
+      if (n == 3 || !cJSON_IsNumber(item)) n = 4;
+      if (n < 3) value[n++] = item->valuedouble;
+    }
+  if (n != 1 && n != 3) return accel__fail(ACCEL_ERROR_FORMAT, "%s: %s must be a number or three of them", file->name, key);
+  for (int c = 0; c < 3; c++) out[c] = value[n == 1 ? 0 : c];
+  return ACCEL_OK;
+}
+
+static accel_status read_pinpoints(const accel__json_file *file, const accel__json *at, accel__image_processor *p) {
+  const accel__json *v = NULL;
+  ACCEL_TRY(accel__json_array(file, at, "image_grid_pinpoints", &v));
+  if (!v) return ACCEL_OK;
+  p->n_pinpoints = 0;
+  ACCEL_JSON_EACH(item, v) {
+    const accel__json *height = cJSON_IsArray(item) ? item->child : NULL, *width = height ? height->next : NULL;
+    if (!width || width->next || !cJSON_IsNumber(height) || !cJSON_IsNumber(width) || height->valueint < 1 ||
+        width->valueint < 1 || height->valueint > MAX_SIDE || width->valueint > MAX_SIDE ||
+        p->n_pinpoints == ACCEL__MAX_PINPOINTS)
+      return accel__fail(ACCEL_ERROR_FORMAT,
+                         "%s: image_grid_pinpoints must be a list of at most %d pairs of height and width", file->name,
+                         ACCEL__MAX_PINPOINTS);
+    p->pinpoint[p->n_pinpoints][0] = height->valueint;
+    p->pinpoint[p->n_pinpoints++][1] = width->valueint;
+  }
+  return p->n_pinpoints ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: image_grid_pinpoints is empty", file->name);
+}
+
+static accel_status read_fields(const accel__json_file *file, const accel__json *at, bool square,
+                                accel__image_processor *p) {
+  const struct {
+    const char *key;
+    bool *to;
+  } flags[] = {{"do_resize", &p->do_resize},       {"do_center_crop", &p->do_center_crop},    {"do_rescale", &p->do_rescale},
+               {"do_normalize", &p->do_normalize}, {"pad_and_return_pixel_mask", &p->do_pad}, {"do_pad", &p->do_pad}};
+  int64_t filter = p->filter, max_size = p->size.longest_edge;
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) ACCEL_TRY(accel__json_bool(file, at, flags[i].key, flags[i].to));
+  ACCEL_TRY(accel__json_int(file, at, "resample", 0, 5, &filter));
+  p->filter = (accel__filter)filter;
+  ACCEL_TRY(accel__json_int(file, at, "max_size", 1, MAX_SIDE, &max_size));
+  ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+  ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
+  ACCEL_TRY(read_size(file, at, "pad_size", true, 0, &p->pad_size));
+  ACCEL_TRY(accel__json_number(file, at, "rescale_factor", &p->rescale_factor));
+  ACCEL_TRY(accel__json_number(file, at, "crop_pct", &p->crop_pct));
+  ACCEL_TRY(read_channels(file, at, "image_mean", p->mean));
+  ACCEL_TRY(read_channels(file, at, "image_std", p->std));
+  return read_pinpoints(file, at, p);
+}
+
+static accel_status check(const accel__json_file *file, const accel__image_processor *p) {
+  const bool cropped = p->crop_size.height && p->crop_size.width;
+  if (p->do_center_crop && !cropped)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_center_crop is set, but crop_size has no height and width", file->name);
+  if (p->convnext && p->do_resize && (!p->size.shortest_edge || !(p->crop_pct > 0.0)))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have shortest_edge, and crop_pct must be above 0", file->name);
+  if (p->do_normalize && (p->std[0] == 0.0 || p->std[1] == 0.0 || p->std[2] == 0.0))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: image_std holds 0", file->name);
+  if (p->do_rescale && p->rescale_factor == 0.0)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: rescale_factor is 0", file->name);
+  return ACCEL_OK;
+}
+
+accel_status accel__image_processor_load(const char *directory, accel__image_processor *out) {
+  accel__arena arena = {0};
+  accel__json_file file = {0};
+  const struct known *class = NULL;
+  const accel__json *at = NULL;
+  const char *path = accel__path_join(&arena, directory, "processor_config.json");
+  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  *out = (accel__image_processor){0};
+  if (status == ACCEL_OK && accel__file_exists(path)) { /* transformers 5: one file for all parts of a processor */
+    ACCEL_GOTO(accel__json_read(path, 0, &file));
+    at = accel__json_get(file.root, "image_processor");
+  }
+  if (!at) {
+    accel__json_free(&file);
+    path = accel__path_join(&arena, directory, "preprocessor_config.json");
+    if (!path) status = ACCEL_ERROR_OUT_OF_MEMORY;
+    if (path) ACCEL_GOTO(accel__json_read(path, 0, &file));
+    at = file.root;
+  }
+  if (status == ACCEL_OK) ACCEL_GOTO(class_of(&file, at, &class));
+  if (class) {
+    *out = class->defaults;
+    ACCEL_GOTO(read_fields(&file, at, class->square, out));
+    status = check(&file, out);
+  }
+done:
+  accel__json_free(&file);
+  accel__arena_free(&arena);
+  return status;
+}

@@ -1,0 +1,233 @@
+/* resize.c - antialiased resampling of 8-bit images in fixed point, and cropping. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vision/image.h"
+
+/* ---- filters: height at distance x, zero from `support` on ---- */
+
+static double box(double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }
+
+static double bilinear(double x) { return fabs(x) < 1.0 ? 1.0 - fabs(x) : 0.0; }
+
+static double sinc(double x) {
+  const double pi = 3.14159265358979323846;
+  return x == 0.0 ? 1.0 : sin(pi * x) / (pi * x);
+}
+
+static double hamming(double x) {
+  const double pi = 3.14159265358979323846;
+  return fabs(x) < 1.0 ? sinc(x) * (0.54 + 0.46 * cos(pi * x)) : 0.0;
+}
+
+static double bicubic(double x) { /* Keys' kernel, a = -0.5 */
+  const double a = -0.5;
+  x = fabs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
+  return x < 2.0 ? (((x - 5.0) * x + 8.0) * x - 4.0) * a : 0.0;
+}
+
+static double lanczos(double x) { return x >= -3.0 && x < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0; }
+
+static const struct {
+  double (*at)(double x);
+  double support;
+} filters[] = {[ACCEL__LANCZOS] = {lanczos, 3.0},
+               [ACCEL__BILINEAR] = {bilinear, 1.0},
+               [ACCEL__BICUBIC] = {bicubic, 2.0},
+               [ACCEL__BOX] = {box, 0.5},
+               [ACCEL__HAMMING] = {hamming, 1.0}};
+
+/* ---- one pass ---- */
+
+typedef struct weights {
+  int32_t taps, precision; /* room of each output, fractional bits */
+  int32_t *first, *count;  /* [out]: input pixels of each output pixel */
+  int32_t *weight;         /* [out, taps] */
+  void *block;
+} weights;
+
+static int32_t precision_of(const double *w, int64_t n, accel__rounding rounding) {
+  double largest = 0.0;
+  int32_t bits = 0;
+  if (rounding == ACCEL__ROUND_PILLOW) return 32 - 8 - 2;
+  for (int64_t i = 0; i < n; i++) largest = w[i] > largest ? w[i] : largest;
+  while (bits < 22 && (int32_t)(0.5 + largest * (1 << (bits + 1))) < 1 << 15) bits++;
+  return bits;
+}
+
+static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, accel__rounding rounding, weights *w) {
+  const double scale = (double)in / out, stretch = scale < 1.0 ? 1.0 : scale, support = filters[filter].support * stretch;
+  const int32_t taps = (int32_t)ceil(support) * 2 + 1;
+  const size_t cells = (size_t)out * (size_t)taps;
+  w->taps = taps;
+  w->block = malloc((cells + 2 * (size_t)out) * sizeof *w->weight);
+  double *exact = calloc(cells, sizeof *exact);
+  if (!w->block || !exact) {
+    free(exact);
+    return accel__no_memory(cells * sizeof *exact);
+  }
+  w->weight = w->block;
+  w->first = w->weight + cells;
+  w->count = w->first + out;
+  for (int32_t i = 0; i < out; i++) {
+    const double centre = (i + 0.5) * scale;
+    double sum = 0.0, *e = exact + (size_t)i * (size_t)taps;
+    int32_t begin = (int32_t)(centre - support + 0.5), end = (int32_t)(centre + support + 0.5);
+    if (begin < 0) begin = 0;
+    if (end > in) end = in;
+    w->first[i] = begin;
+    w->count[i] = end - begin;
+    for (int32_t k = 0; k < end - begin; k++) sum += e[k] = filters[filter].at((k + begin - centre + 0.5) / stretch);
+    for (int32_t k = 0; k < end - begin && sum != 0.0; k++) e[k] /= sum;
+  }
+  w->precision = precision_of(exact, (int64_t)cells, rounding);
+  for (size_t i = 0; i < cells; i++)
+    w->weight[i] = (int32_t)(exact[i] * (1 << w->precision) + (exact[i] < 0.0 ? -0.5 : 0.5));
+  free(exact);
+  return ACCEL_OK;
+}
+
+static uint8_t clip(int32_t sum, int32_t precision) {
+  const int32_t v = sum >> precision;
+  return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
+}
+
+typedef struct pass {
+  const accel__image *from;
+  accel__image *to;
+  const weights *w;
+} pass;
+
+enum { ROWS = 16 }; /* of the result in one task */
+
+static int32_t row_end(const pass *p, uint32_t task) {
+  const int32_t end = (int32_t)(task + 1) * ROWS;
+  return end < p->to->height ? end : p->to->height;
+}
+
+static void columns_task(void *arg, uint32_t task, uint32_t worker) {
+  const pass *p = arg;
+  const weights *w = p->w;
+  (void)worker;
+  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task); y++) {
+    const uint8_t *row = p->from->pixels + (size_t)y * (size_t)p->from->width * 3;
+    uint8_t *out = p->to->pixels + (size_t)y * (size_t)p->to->width * 3;
+    for (int32_t x = 0; x < p->to->width; x++) {
+      const int32_t *weight = w->weight + (size_t)x * (size_t)w->taps, half = w->precision ? 1 << (w->precision - 1) : 0;
+      const uint8_t *at = row + (size_t)w->first[x] * 3;
+      int32_t r = half, g = half, b = half;
+      for (int32_t k = 0; k < w->count[x]; k++) {
+        r += weight[k] * at[3 * k];
+        g += weight[k] * at[3 * k + 1];
+        b += weight[k] * at[3 * k + 2];
+      }
+      out[3 * x] = clip(r, w->precision);
+      out[3 * x + 1] = clip(g, w->precision);
+      out[3 * x + 2] = clip(b, w->precision);
+    }
+  }
+}
+
+static void rows_task(void *arg, uint32_t task, uint32_t worker) {
+  enum { PART = 192 }; /* bytes of a row summed at a time */
+  const pass *p = arg;
+  const weights *w = p->w;
+  const int32_t bytes = p->to->width * 3;
+  (void)worker;
+  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task); y++) {
+    const int32_t *weight = w->weight + (size_t)y * (size_t)w->taps;
+    const uint8_t *from = p->from->pixels + (size_t)w->first[y] * (size_t)bytes;
+    uint8_t *out = p->to->pixels + (size_t)y * (size_t)bytes;
+    for (int32_t begin = 0; begin < bytes; begin += PART) {
+      const int32_t n = bytes - begin < PART ? bytes - begin : PART;
+      int32_t sum[PART];
+      for (int32_t i = 0; i < n; i++) sum[i] = w->precision ? 1 << (w->precision - 1) : 0;
+      for (int32_t k = 0; k < w->count[y]; k++)
+        for (int32_t i = 0; i < n; i++) sum[i] += weight[k] * from[(size_t)k * (size_t)bytes + (size_t)(begin + i)];
+      for (int32_t i = 0; i < n; i++) out[begin + i] = clip(sum[i], w->precision);
+    }
+  }
+}
+
+static accel_status filter_pass(accel__image *image, int32_t width, int32_t height, accel__filter filter,
+                                accel__rounding rounding, accel__pool *pool) {
+  const bool columns = width != image->width;
+  weights w = {0};
+  accel__image to = {0};
+  accel_status status = columns ? make_weights(image->width, width, filter, rounding, &w)
+                                : make_weights(image->height, height, filter, rounding, &w);
+  if (status == ACCEL_OK) status = accel__image_new(width, height, "the resized image", &to);
+  if (status == ACCEL_OK) {
+    pass p = {.from = image, .to = &to, .w = &w};
+    const uint32_t tasks = (uint32_t)((height + ROWS - 1) / ROWS);
+    if (pool) accel__pool_run(pool, tasks, columns ? columns_task : rows_task, &p);
+    for (uint32_t t = 0; t < tasks && !pool; t++) (columns ? columns_task : rows_task)(&p, t, 0);
+    accel__image_free(image);
+    *image = to;
+  }
+  free(w.block);
+  return status;
+}
+
+/* Source of each output pixel, the one under its middle: Pillow adds up the steps in double precision, torch
+ * ("nearest-exact", which transformers takes for Pillow's filter 0) multiplies in single. */
+static int32_t *nearest_of(int32_t in, int32_t out, accel__rounding rounding) {
+  int32_t *index = malloc((size_t)out * sizeof *index);
+  const double step = (double)in / out;
+  double at = 0.5 * step;
+  for (int32_t i = 0; index && i < out; i++, at += step) {
+    const int32_t found =
+        rounding == ACCEL__ROUND_PILLOW ? (int32_t)at : (int32_t)floorf(((float)i + 0.5f) * ((float)in / (float)out));
+    index[i] = found < in ? found : in - 1;
+  }
+  return index;
+}
+
+static accel_status nearest(accel__image *image, int32_t width, int32_t height, accel__rounding rounding) {
+  accel__image to = {0};
+  int32_t *column = nearest_of(image->width, width, rounding), *row = nearest_of(image->height, height, rounding);
+  accel_status status =
+      column && row ? accel__image_new(width, height, "the resized image", &to) : accel__no_memory((size_t)width * 4);
+  for (int32_t y = 0; status == ACCEL_OK && y < height; y++)
+    for (int32_t x = 0; x < width; x++)
+      memcpy(to.pixels + ((size_t)y * (size_t)width + (size_t)x) * 3,
+             image->pixels + ((size_t)row[y] * (size_t)image->width + (size_t)column[x]) * 3, 3);
+  free(column);
+  free(row);
+  if (status != ACCEL_OK) return status;
+  accel__image_free(image);
+  *image = to;
+  return ACCEL_OK;
+}
+
+accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height, accel__filter filter,
+                                 accel__rounding rounding, accel__pool *pool) {
+  if (width < 1 || height < 1 || width > 65535 || height > 65535)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "an image cannot be resized to %d x %d", width, height);
+  if (width == image->width && height == image->height) return ACCEL_OK;
+  if (filter == ACCEL__NEAREST) return nearest(image, width, height, rounding);
+  if (width != image->width) ACCEL_TRY(filter_pass(image, width, image->height, filter, rounding, pool));
+  return height != image->height ? filter_pass(image, width, height, filter, rounding, pool) : ACCEL_OK;
+}
+
+accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width, int32_t height,
+                               const uint8_t fill[3]) {
+  accel__image to;
+  ACCEL_TRY(accel__image_new(width, height, "the cropped image", &to));
+  for (int32_t y = 0; y < height; y++) {
+    const int64_t sy = (int64_t)top + y;
+    uint8_t *out = to.pixels + (size_t)y * (size_t)width * 3;
+    for (int32_t x = 0; x < width; x++) memcpy(out + 3 * x, fill, 3);
+    if (sy < 0 || sy >= image->height) continue;
+    const int32_t begin = left < 0 ? -left : 0;
+    const int64_t end = image->width - (int64_t)left < width ? image->width - (int64_t)left : width;
+    if (end > begin)
+      memcpy(out + 3 * begin, image->pixels + ((size_t)sy * (size_t)image->width + (size_t)(left + begin)) * 3,
+             (size_t)(end - begin) * 3);
+  }
+  accel__image_free(image);
+  *image = to;
+  return ACCEL_OK;
+}
