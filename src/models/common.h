@@ -147,6 +147,16 @@ accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, b
 /* The same with rows first .. first+out of a weight of `stored` rows. */
 accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, bool bias, int64_t first, int64_t stored,
                                  const char *format, ...) ACCEL_PRINTF(7, 8);
+/* The same with `blocks` times `each` rows: row `first` and on, then `step` rows further on, and so forth, of a weight of
+ * blocks * step rows (heads of q, k and v that lie interleaved). */
+accel__tensor accel__dense_blocks(accel__build *b, accel__tensor x, int64_t blocks, int64_t each, int64_t first,
+                                  int64_t step, bool bias, const char *name);
+/* act(x W + bias) + residual with columns first .. first+out of <name>.weight [columns of x, stored] and <name>.bias
+ * [stored] (GPT-2's Conv1D). */
+accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first, int64_t stored,
+                                      accel__tensor residual, const accel__activation *act, const char *name);
+/* Rows first .. first+rows of <name>.weight [first + rows, width]. */
+accel__tensor accel__position_table(accel__build *b, int64_t rows, int64_t width, int64_t first, const char *name);
 /* act(gate) * up where <name>.weight [2*out, columns of x] holds the gate's rows, then up's. */
 accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias, const accel__activation *act,
                                  const char *format, ...) ACCEL_PRINTF(6, 7);

@@ -162,6 +162,13 @@ accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__act
   return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, act->then == ACCEL_PLUGIN_UNARY_CLAMP ? 3 : 1, NULL, 1);
 }
 
+/* What comes behind a linear whose activation is more than one op. */
+static accel__tensor then(accel__build *b, accel__tensor y, const accel__activation *act, accel__tensor residual) {
+  y = accel__activate(b, y,
+                      &(accel__activation){.then = act->then, .then_alpha = act->then_alpha, .then_beta = act->then_beta});
+  return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
+}
+
 accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, bool bias, accel__tensor residual,
                                  const accel__activation *act, const char *format, ...) {
   static const accel__activation none = {0};
@@ -179,10 +186,7 @@ accel__tensor accel__dense_layer(accel__build *b, accel__tensor x, int64_t out, 
   uint32_t n = act->act == ACCEL_PLUGIN_ACT_NONE ? 0 : act->alpha == 0 ? 1 : 2;
   accel__tensor in[] = {x, w, c, act->then == 0 ? residual : -1};
   accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 4, attr, n, NULL, 1);
-  if (act->then == 0) return y;
-  y = accel__activate(b, y,
-                      &(accel__activation){.then = act->then, .then_alpha = act->then_alpha, .then_beta = act->then_beta});
-  return residual < 0 ? y : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, residual);
+  return act->then == 0 ? y : then(b, y, act, residual);
 }
 
 /* Rows `first` .. of `name`, which has `stored` rows, as a weight of its own. */
@@ -220,6 +224,83 @@ accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, 
   snprintf(full, sizeof full, "%s.bias", name);
   if (bias) c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, first, stored, full);
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
+}
+
+static accel__tensor weight_blocks(accel__build *b, accel_plugin_weight_use use, uint32_t rank, const int64_t *dims,
+                                   int64_t each, int64_t first, int64_t step, const char *name) {
+  const char *found = accel__resolve(b, "%s", name);
+  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.%lld+%lld", found, (long long)first, (long long)each),
+                             .use = use,
+                             .rank = rank,
+                             .parts = {found},
+                             .n_parts = 1,
+                             .first_row = first,
+                             .stored_rows = dims[0] / each * step,
+                             .block_rows = each,
+                             .block_step = step};
+  for (uint32_t i = 0; i < rank; i++) spec.dim[i] = dims[i];
+  return accel__weight(b->p, &spec);
+}
+
+accel__tensor accel__dense_blocks(accel__build *b, accel__tensor x, int64_t blocks, int64_t each, int64_t first,
+                                  int64_t step, bool bias, const char *name) {
+  char full[NAME_MAX_BYTES];
+  int64_t dims[2] = {blocks * each, accel__columns(b, x)};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor w = weight_blocks(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, each, first, step, full), c = -1;
+  snprintf(full, sizeof full, "%s.bias", name);
+  if (bias) c = weight_blocks(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, each, first, step, full);
+  return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
+}
+
+/* Columns `first` .. of a stored matrix [in, stored] as rows. */
+typedef struct transposed {
+  int64_t in, out, first, stored;
+} transposed;
+
+static accel_status transpose(const void *user, const float *const *parts, const int64_t *part_elements, uint32_t n_parts,
+                              float *out) {
+  const transposed *t = user;
+  (void)n_parts;
+  if (part_elements[0] != t->in * t->stored)
+    return accel__fail(ACCEL_ERROR_FORMAT, "the checkpoint holds %lld values where [%lld,%lld] are due",
+                       (long long)part_elements[0], (long long)t->in, (long long)t->stored);
+  for (int64_t o = 0; o < t->out; o++)
+    for (int64_t i = 0; i < t->in; i++) out[o * t->in + i] = parts[0][i * t->stored + t->first + o];
+  return ACCEL_OK;
+}
+
+accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first, int64_t stored,
+                                      accel__tensor residual, const accel__activation *act, const char *name) {
+  static const accel__activation none = {0};
+  transposed *t = accel__arena_alloc(b->arena, sizeof *t);
+  if (t == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for '%s'", name);
+  *t = (transposed){.in = accel__columns(b, x), .out = out, .first = first, .stored = stored};
+  const char *found = accel__resolve(b, "%s.weight", name);
+  accel__tensor w =
+      accel__weight(b->p, &(accel__weight_spec){.name = accel__arena_printf(b->arena, "%s.%lld", found, (long long)first),
+                                                .use = ACCEL_PLUGIN_USE_LINEAR,
+                                                .rank = 2,
+                                                .dim = {out, t->in},
+                                                .parts = {found},
+                                                .n_parts = 1,
+                                                .derive = transpose,
+                                                .derive_user = t});
+  char full[NAME_MAX_BYTES];
+  snprintf(full, sizeof full, "%s.bias", name);
+  accel__tensor c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, first, stored, full);
+  if (act == NULL) act = &none;
+  accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_F(ACT_ALPHA, act->alpha)};
+  uint32_t n = act->act == ACCEL_PLUGIN_ACT_NONE ? 0 : act->alpha == 0 ? 1 : 2;
+  accel__tensor in[] = {x, w, c, act->then == 0 ? residual : -1};
+  accel__tensor y = accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 4, attr, n, NULL, 1);
+  return act->then == 0 ? y : then(b, y, act, residual);
+}
+
+accel__tensor accel__position_table(accel__build *b, int64_t rows, int64_t width, int64_t first, const char *name) {
+  char full[NAME_MAX_BYTES];
+  snprintf(full, sizeof full, "%s.weight", name);
+  return weight_slice(b, ACCEL_PLUGIN_USE_EMBEDDING, 2, (int64_t[]){rows, width}, first, first + rows, full);
 }
 
 accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, bool bias, uint32_t part, uint32_t parts,

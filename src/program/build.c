@@ -501,7 +501,8 @@ static bool hash_program(accel__program *p) {
     const accel__weight_spec *s = &p->spec[i];
     for (uint32_t k = 0; k < s->n_parts; k++)
       accel__buffer_printf(&text, "%s\n", s->many != NULL ? s->many[k] : s->parts[k]);
-    accel__buffer_printf(&text, "%lld %lld %d\n", (long long)s->first_row, (long long)s->stored_rows, s->derive != NULL);
+    accel__buffer_printf(&text, "%lld %lld %lld %lld %d\n", (long long)s->first_row, (long long)s->stored_rows,
+                         (long long)s->block_rows, (long long)s->block_step, s->derive != NULL);
   }
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = &p->tensor[i];

@@ -78,22 +78,22 @@ static void check_shape(const accel__source_weight *w, int64_t rows, int64_t k, 
   }
 }
 
-/* Narrows the one part to the weight's rows; false with a complaint when it has others. */
-static bool take_rows(const accel__source_weight *w, accel__part *part, accel__complaints *c) {
+/* Narrows a part to `rows` of the weight's rows, from `first` on; false with a complaint when it has others. */
+static bool take_rows(const accel__source_weight *w, int64_t first, int64_t rows, accel__part *part, accel__complaints *c) {
   accel__tensor_info *t = &part->tensor;
   char found[120];
-  if (t->rank == 0 || w->rank == 0 || t->dim[0] != w->stored_rows || w->first_row < 0 || w->dim[0] > w->stored_rows ||
-      w->first_row > w->stored_rows - w->dim[0]) {
+  if (t->rank == 0 || w->rank == 0 || t->dim[0] != w->stored_rows || first < 0 || rows > w->stored_rows ||
+      first > w->stored_rows - rows) {
     shape_text(found, sizeof found, t->rank, t->dim);
     complain(c, "'%.160s' is [%s], the model needs %" PRId64 " rows", part->name, found, w->stored_rows);
     return false;
   }
-  const uint64_t per_row = row_elements(t->rank, t->dim), skip = (uint64_t)w->first_row * per_row,
+  const uint64_t per_row = row_elements(t->rank, t->dim), skip = (uint64_t)first * per_row,
                  bits = accel__dtype_bits(t->dtype);
-  t->dim[0] = w->dim[0];
-  part->elements = t->elements = (uint64_t)w->dim[0] * per_row;
-  part->first_row = w->first_row;
-  part->rows = w->dim[0];
+  t->dim[0] = rows;
+  part->elements = t->elements = (uint64_t)rows * per_row;
+  part->first_row = first;
+  part->rows = rows;
   if (part->coded) return true;
   t->bytes = t->elements * bits / 8;
   t->data = (const unsigned char *)t->data + skip * bits / 8;
@@ -140,7 +140,12 @@ accel_status accel__parts_find(const accel__source_weight *w, const accel__sourc
     parts[p].name = accel__part_name(w, p);
     ACCEL_TRY(find_part(from, &parts[p], &all, c));
   }
-  if (all && w->stored_rows > 0 && accel__part_count(w) == 1) all = take_rows(w, &parts[0], c);
+  if (all && w->block_rows > 0) {
+    for (uint32_t p = 0; p < accel__part_count(w) && all; p++)
+      all = take_rows(w, w->first_row + p * w->block_step, w->block_rows, &parts[p], c);
+  } else if (all && w->stored_rows > 0 && accel__part_count(w) == 1) {
+    all = take_rows(w, w->first_row, w->dim[0], &parts[0], c);
+  }
   if (all && !w->derive) check_shape(w, rows, k, parts, c);
   return ACCEL_OK;
 }
@@ -303,7 +308,8 @@ bool accel__source_stored(const accel__source_weight *w, const accel__source_fro
                                                              : ACCEL_PLUGIN_F32;
     plain = i == 0 || plain == own ? own : ACCEL_PLUGIN_F32;
   }
-  if (codes && w->stored_rows > 0 && n == 1 && w->rank > 0) part[0].rows = w->dim[0];
+  for (uint32_t i = 0; codes && w->stored_rows > 0 && (n == 1 || w->block_rows > 0) && w->rank > 0 && i < n; i++)
+    part[i].rows = w->block_rows > 0 ? w->block_rows : w->dim[0];
   codes = codes && accel__parts_format(part, n, format);
   if (!codes)
     *format = (accel_plugin_format){

@@ -31,9 +31,11 @@ accel_status accel__complaints_report(accel__complaints *c, const accel__checkpo
  * another shape is added to the complaints; a stored type that is no number fails. */
 accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from, int64_t rows, int64_t k,
                                accel__part *parts, accel__complaints *c);
-static inline uint32_t accel__part_count(const accel__source_weight *w) { return w->n_parts ? w->n_parts : 1; }
+static inline uint32_t accel__part_count(const accel__source_weight *w) {
+  return w->block_rows > 0 ? (uint32_t)(w->dim[0] / w->block_rows) : w->n_parts ? w->n_parts : 1;
+}
 static inline const char *accel__part_name(const accel__source_weight *w, uint32_t i) {
-  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[i];
+  return !w->n_parts ? w->name : w->many ? w->many[i] : w->parts[w->block_rows > 0 ? 0 : i];
 }
 
 /* Parts[n] while they are read, joined along their rows of k elements. */

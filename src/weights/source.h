@@ -31,6 +31,8 @@ typedef struct accel__source_weight {
   const void *derive_user;
   int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part,
                                      whose dim 0 is stored_rows (q, k or v of a fused Wqkv) */
+  int64_t block_rows, block_step; /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one
+                                     before (heads of q, k and v that lie interleaved) */
 } accel__source_weight;
 
 /* Where values are taken from.  Kept by reference. */

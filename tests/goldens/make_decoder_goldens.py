@@ -66,21 +66,21 @@ def write_golden(directory, cls, case, inputs, fields, args):
     return f"{directory.name} {file} {cls}"
 
 
-def load(directory, cls, **extra):
-    model, info = getattr(T, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager", experts_implementation="eager", output_loading_info=True, **extra)
+def load(directory, cls, attention="eager", **extra):
+    model, info = getattr(T, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation=attention, experts_implementation="eager", output_loading_info=True, **extra)
     if info["missing_keys"] or info.get("mismatched_keys"):
         raise SystemExit(f"{directory.name} {cls}: not in the checkpoint: {info['missing_keys']} {info.get('mismatched_keys')}")
     return model.eval()
 
 
-def make(name, config, classes, length=11, cases=("single", "right", "left"), positions=None, after=None, **how):
+def make(name, config, classes, length=11, cases=("single", "right", "left"), positions=None, after=None, attention="eager", **how):
     directory = ROOT / name
     common.write_model(directory, config, classes, **how)
     if after is not None:
         after(directory)
     lines = []
     for cls in classes:
-        model = load(directory, cls)
+        model = load(directory, cls, attention)
         head = cls.endswith("SequenceClassification")
         for case in cases if cls == classes[0] else ("right", "left") if head else ("right",):
             hidden = cls == classes[0] and case == "right"
@@ -218,7 +218,53 @@ def moe_fixtures():
     yield "mixtral_w123", dict(config=old, classes=["MixtralForCausalLM"], cases=("right",), after=split_experts("w1", "w3", "w2", "block_sparse_moe"))
 
 
-GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures)
+def gpt_fixtures():
+    small = dict(vocab_size=67, n_embd=24, n_layer=2, n_head=3, n_positions=40, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    classes = ["GPT2LMHeadModel", "GPT2Model"] + [f"GPT2For{h}" for h in HEADS[1:]]
+    yield "gpt2", dict(config=T.GPT2Config(**small), classes=classes, cases=("single", "right", "left", "given"))
+    odd = T.GPT2Config(**{**small, "n_layer": 3, "n_inner": 31, "activation_function": "relu", "scale_attn_by_inverse_layer_idx": True,
+                          "tie_word_embeddings": False, "layer_norm_epsilon": 1e-3})
+    yield "gpt2_odd", dict(config=odd, classes=["GPT2LMHeadModel"], cases=("right",), dtype=torch.float16,
+                           rename=lambda k: k.removeprefix("transformer."))
+    neox = {k: v for k, v in BASE.items() if k != "num_key_value_heads"}
+    heads = ["GPTNeoXForCausalLM", "GPTNeoXModel"] + [f"GPTNeoXFor{h}" for h in HEADS[1:]]
+    rope = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+    yield "gpt_neox", dict(config=T.GPTNeoXConfig(**{**neox, "hidden_size": 32, "rope_parameters": rope}), classes=heads)
+
+    def neox_old(text):
+        text.pop("rope_parameters")
+        text.update(rotary_pct=0.5, rotary_emb_base=500)
+
+    other = T.GPTNeoXConfig(**{**neox, "hidden_size": 32, "rope_parameters": rope, "use_parallel_residual": False, "attention_bias": False,
+                               "num_hidden_layers": 1, "hidden_act": "gelu_fast"})
+    yield "gpt_neox_old", dict(config=other, classes=["GPTNeoXForCausalLM"], cases=("right",), config_edit=neox_old,
+                               rename=lambda k: k.replace("lm_head", "embed_out"))
+    opt = dict(vocab_size=67, hidden_size=24, num_hidden_layers=2, ffn_dim=37, num_attention_heads=3, max_position_embeddings=40, word_embed_proj_dim=24,
+               bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    yield "opt", dict(config=T.OPTConfig(**opt), classes=["OPTForCausalLM", "OPTModel", "OPTForSequenceClassification", "OPTForQuestionAnswering"],
+                      cases=("single", "right", "left", "given"))
+    after = T.OPTConfig(**{**opt, "do_layer_norm_before": False, "word_embed_proj_dim": 14, "enable_bias": False, "num_hidden_layers": 1})
+    yield "opt_post_norm", dict(config=after, classes=["OPTForCausalLM", "OPTForSequenceClassification"], cases=("right",))
+    plain = T.OPTConfig(**{**opt, "layer_norm_elementwise_affine": False, "num_hidden_layers": 1, "activation_function": "gelu"})
+    yield "opt_plain_norm", dict(config=plain, classes=["OPTForCausalLM"], cases=("left",))
+    bloom = dict(vocab_size=67, hidden_size=24, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    yield "bloom", dict(config=T.BloomConfig(**bloom), classes=classes_of("Bloom"))
+    yield "bloom_heads", dict(config=T.BloomConfig(**{**bloom, "n_head": 6, "apply_residual_connection_post_layernorm": True, "n_layer": 1,
+                                                      "tie_word_embeddings": False}), classes=["BloomForCausalLM"], cases=("right",))
+    falcon = dict(vocab_size=67, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    yield "falcon", dict(config=T.FalconConfig(**falcon), classes=classes_of("Falcon"))
+    yield "falcon_new", dict(config=T.FalconConfig(**{**falcon, "new_decoder_architecture": True, "num_kv_heads": 2, "ffn_hidden_size": 41}),
+                             classes=["FalconForCausalLM"], cases=("right",))
+    yield "falcon_one_norm", dict(config=T.FalconConfig(**{**falcon, "new_decoder_architecture": True, "num_kv_heads": 4, "num_ln_in_parallel_attn": 1,
+                                                           "num_hidden_layers": 1, "bias": True}), classes=["FalconForCausalLM"], cases=("left",))
+    yield "falcon_sequential", dict(config=T.FalconConfig(**{**falcon, "multi_query": False, "parallel_attn": False, "num_hidden_layers": 1, "bias": True}),
+                                    classes=["FalconForCausalLM"], cases=("right",))
+    # eager adds ALiBi twice in transformers 5.23; sdpa, the default, once
+    yield "falcon_alibi", dict(config=T.FalconConfig(**{**falcon, "alibi": True, "multi_query": False, "parallel_attn": False}), classes=["FalconForCausalLM"],
+                               cases=("single", "right"), attention="sdpa")
+
+
+GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures)
 
 
 def main(wanted):

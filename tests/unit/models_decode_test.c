@@ -23,10 +23,25 @@ typedef struct fixture {
 } fixture;
 
 static const char *const models[][2] = {
-    {"llama", "LlamaForCausalLM"},         {"llama_tied", "LlamaForCausalLM"},   {"mistral", "MistralForCausalLM"},
-    {"qwen2_sliding", "Qwen2ForCausalLM"}, {"qwen3", "Qwen3ForCausalLM"},        {"gemma2", "Gemma2ForCausalLM"},
-    {"gemma3", "Gemma3ForCausalLM"},       {"phi3", "Phi3ForCausalLM"},          {"mixtral", "MixtralForCausalLM"},
-    {"qwen2_moe", "Qwen2MoeForCausalLM"},  {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"llama", "LlamaForCausalLM"},
+    {"llama_tied", "LlamaForCausalLM"},
+    {"mistral", "MistralForCausalLM"},
+    {"qwen2_sliding", "Qwen2ForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+    {"gemma2", "Gemma2ForCausalLM"},
+    {"gemma3", "Gemma3ForCausalLM"},
+    {"phi3", "Phi3ForCausalLM"},
+    {"mixtral", "MixtralForCausalLM"},
+    {"qwen2_moe", "Qwen2MoeForCausalLM"},
+    {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"gpt2", "GPT2LMHeadModel"},
+    {"opt", "OPTForCausalLM"},
+    {"opt_post_norm", "OPTForCausalLM"},
+    {"gpt_neox", "GPTNeoXForCausalLM"},
+    {"bloom", "BloomForCausalLM"},
+    {"falcon", "FalconForCausalLM"},
+    {"falcon_new", "FalconForCausalLM"},
+    {"falcon_alibi", "FalconForCausalLM"},
 };
 
 /* ---- one run of an entry ---- */

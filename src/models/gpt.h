@@ -1,0 +1,42 @@
+/* gpt.h - the decoder with layer norms and a plain feed-forward that GPT-2, OPT, GPT-NeoX, BLOOM and Falcon share: each
+ * names its tensors and says how q, k and v are stored, where residuals go and where positions come from. */
+#ifndef ACCEL_MODELS_GPT_H
+#define ACCEL_MODELS_GPT_H
+
+#include "models/causal.h"
+#include "models/rope.h"
+
+typedef enum accel__qkv {
+  ACCEL__QKV_SEPARATE,  /* three weights */
+  ACCEL__QKV_HEADS,     /* one weight; for each key head its query heads, then k, then v */
+  ACCEL__QKV_TRANSPOSED /* one weight [hidden, 3 hidden]: q, k, v side by side (GPT-2's Conv1D; all linears are so) */
+} accel__qkv;
+
+typedef struct accel__gpt {
+  int64_t vocab, hidden, layers, heads, kv_heads, inner, embedding; /* embedding: width of the table, 0: hidden (OPT) */
+  int64_t positions,
+      first_position; /* rows of the position table, and those in front of position 0; positions 0: no table */
+  accel__input_default position_rule;
+  double eps;
+  bool tied, bias, norm_affine; /* bias: of all linears */
+  bool no_attention_bias;       /* those of the attention have none, all the same */
+  bool post_norm;               /* norms behind attention and feed-forward */
+  bool parallel;                /* attention and feed-forward read the same x */
+  bool residual_normed;         /* residuals are taken behind the norms (BLOOM) */
+  bool inverse_layer, unscaled; /* GPT-2: scores over layer + 1; scores as they are */
+  accel__qkv qkv;
+  accel__activation act;
+  bool rotary;
+  accel__rope rope;
+  const float *slopes; /* [heads] ALiBi, in units of scores; NULL none */
+  /* Names: `layer` without its number, the others behind it.  norm2 NULL: the feed-forward reads norm1's result. */
+  const char *words, *places, *words_norm, *last_norm, *layer, *norm1, *norm2, *q, *k, *v, *out, *up, *down, *head;
+  const char *project_in, *project_out; /* between embedding and hidden (OPT) */
+} accel__gpt;
+
+/* ALiBi's slopes of `heads` heads, powers of two between two neighbours (paper "Train Short, Test Long"); arena memory. */
+float *accel__alibi_slopes(accel__build *b, int64_t heads);
+/* Checks, inputs, layers, heads, entries. */
+accel_status accel__gpt_build(accel__build *b, const accel__gpt *c);
+
+#endif
