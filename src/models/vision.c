@@ -457,6 +457,19 @@ void accel__batch_norm(accel__build *b, int64_t n, double eps, const char *norm,
   *offset = accel__weight(b->p, &two);
 }
 
+accel__tensor accel__conv2d_bias_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
+                                      const char *norm) {
+  accel__conv plain = *c;
+  plain.act = NULL;
+  plain.bias = true;
+  accel__tensor factor, offset, y = accel__conv2d(b, x, &plain, "%s", conv);
+  accel__batch_norm(b, c->out, eps, norm, &factor, &offset);
+  accel__dim one = accel__const_dim(b->p, 1), shape[4] = {one, accel__const_dim(b->p, c->out), one, one};
+  y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, accel__reshape(b->p, factor, 4, shape));
+  y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, accel__reshape(b->p, offset, 4, shape));
+  return c->act != NULL ? accel__activate(b, y, c->act) : y;
+}
+
 /* ---- weight_norm ---- */
 
 typedef struct normed {

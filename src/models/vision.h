@@ -110,6 +110,9 @@ void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_ite
 /* Convolution with the batch norm behind it folded in: <conv>.weight, <norm>.weight, .bias, .running_mean, .running_var. */
 accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
                                  const char *norm);
+/* A convolution that has a bias of its own, then the batch norm, unfolded: for small ones. */
+accel__tensor accel__conv2d_bias_norm(accel__build *b, accel__tensor x, const accel__conv *c, double eps, const char *conv,
+                                      const char *norm);
 /* The weight [dims] of torch's weight_norm over all but the last dim: <name>.weight_v * <name>.weight_g / |weight_v|, in
  * either spelling. */
 accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name);

@@ -69,8 +69,49 @@ def wave_fixtures():
     yield "hubert_batch_norm", dict(config=T.HubertConfig(**other), cases=[case("HubertModel", "masked", masked)])
 
 
+# ---- CLAP ----
+
+TEXT = dict(vocab_size=61, hidden_size=20, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=16, pad_token_id=1)
+HEARD = dict(window_size=4, num_mel_bins=16, spec_size=64, patch_size=4, patch_stride=[4, 4], hidden_size=12, depths=[2, 2], num_attention_heads=[2, 3],
+             patch_embeds_hidden_size=6, aff_block_r=2)
+
+
+def clap_config(**more):
+    return T.ClapConfig(text_config=TEXT, audio_config={**HEARD, **more}, projection_dim=9)
+
+
+def texts(name, lengths, width):
+    seed(name)
+    ids, mask = torch.randint(3, 60, (len(lengths), width)), torch.zeros(len(lengths), width, dtype=torch.long)
+    for row, n in enumerate(lengths):
+        ids[row, n:] = 1
+        mask[row, :n] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def spectrograms(name, batch, channels, frames, longer=None):
+    seed(name)
+    inputs = {"input_features": torch.randn(batch, channels, frames, 16)}
+    return inputs if longer is None else {**inputs, "is_longer": torch.tensor(longer)[:, None]}
+
+
+def clap_fixtures():
+    words = texts("t", (9, 4, 6), 9)
+    plain, fused = spectrograms("p", 2, 1, 201), spectrograms("f", 3, 4, 256, [True, False, True])
+    yield "clap", dict(config=clap_config(), prefixed=False, cases=[case("ClapModel", "both", {**words, **plain})])
+    yield "clap_fusion", dict(config=clap_config(enable_fusion=True), prefixed=False, cases=[case("ClapModel", "both", {**words, **fused})])
+    odd = clap_config(qkv_bias=False, mlp_ratio=2.0, enable_patch_layer_norm=False, hidden_act="relu", patch_size=6)
+    yield "clap_fp16", dict(config=odd, prefixed=False, cases=[case("ClapModel", "both", {**words, **plain})], dtype=torch.float16)
+    config = clap_config()
+    audio, text = config.audio_config, config.text_config
+    yield "clap_audio", dict(config=audio, prefixed=False, cases=[case("ClapAudioModel", "batch", plain, args=HIDDEN)])
+    yield "clap_audio_projection", dict(config=audio, prefixed=False, cases=[case("ClapAudioModelWithProjection", "batch", plain)])
+    yield "clap_text", dict(config=text, prefixed=False, cases=[case("ClapTextModel", "batch", words, args=HIDDEN)])
+    yield "clap_text_projection", dict(config=text, prefixed=False, cases=[case("ClapTextModelWithProjection", "batch", words)], dtype=torch.bfloat16)
+
+
 def main():
-    tiny_models.run([ast_fixtures, wave_fixtures], "goldens_audio.list", sys.argv[1:])
+    tiny_models.run([ast_fixtures, wave_fixtures, clap_fixtures], "goldens_audio.list", sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -174,8 +174,22 @@ def dinov2_fixtures():
         yield f"{name}_new_names", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], hub=False)
 
 
+# ---- Swin ----
+
+def swin_fixtures():
+    base = dict(image_size=32, patch_size=2, embed_dim=6, depths=[2, 2], num_heads=[2, 3], window_size=4, num_labels=5)
+    image = pixels("s", 3, 3, 32, 32)
+    yield "swin", dict(config=T.SwinConfig(**base), cases=[case("SwinModel", "batch", image, args=HIDDEN), case("SwinForImageClassification", "batch", image)])
+    odd = T.SwinConfig(**{**base, "image_size": 27, "window_size": 3, "mlp_ratio": 2.5, "qkv_bias": False, "hidden_act": "relu", "layer_norm_eps": 1e-3, "depths": [2, 1, 2],
+                          "num_heads": [1, 2, 4]})
+    yield "swin_odd", dict(config=odd, cases=[case("SwinForImageClassification", "batch", pixels("o", 2, 3, 27, 27))], dtype=torch.float16)
+    places = T.SwinConfig(**{**base, "use_absolute_embeddings": True})
+    yield "swin_places", dict(config=places, cases=[case("SwinForImageClassification", "batch", image)], dtype=torch.bfloat16)
+    yield "swin_new_names", dict(config=T.SwinConfig(**base), cases=[case("SwinForImageClassification", "batch", image)], hub=False)
+
+
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 
