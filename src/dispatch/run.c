@@ -86,6 +86,16 @@ static int64_t combine(accel_plugin_dim_op op, int64_t a, int64_t b) {
   }
 }
 
+/* Dim `d` of an input is `v`; where it is a multiple of a symbol, so the symbol is known, too. */
+static void bind_dim(const accel_plugin_program *p, int32_t d, int64_t v, int64_t *value) {
+  const accel_plugin_dim *e = &p->dim[d];
+  value[d] = v;
+  if (e->op != ACCEL_PLUGIN_DIM_MUL) return;
+  const bool left = p->dim[e->a].op != ACCEL_PLUGIN_DIM_CONST, right = p->dim[e->b].op != ACCEL_PLUGIN_DIM_CONST;
+  const int64_t factor = p->dim[left ? e->b : e->a].c;
+  if (left != right && factor != 0) bind_dim(p, left ? e->a : e->b, v / factor, value);
+}
+
 /* Every dim of the program from the shapes of the inputs that are there; plugins check that all inputs agree, here only
  * sizes are wanted. */
 static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plugin_entry *entry,
@@ -93,7 +103,7 @@ static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plu
   memset(value, 0, p->n_dim * sizeof *value);
   for (uint32_t i = 0; i < entry->n_in; i++) {
     const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
-    for (uint32_t r = 0; in[i].host && r < t->rank; r++) value[t->dim[r]] = in[i].dim[r];
+    for (uint32_t r = 0; in[i].host && r < t->rank; r++) bind_dim(p, t->dim[r], in[i].dim[r], value);
   }
   for (uint32_t d = 0; d < p->n_dim; d++) {
     const accel_plugin_dim *e = &p->dim[d];

@@ -188,8 +188,40 @@ def swin_fixtures():
     yield "swin_new_names", dict(config=T.SwinConfig(**base), cases=[case("SwinForImageClassification", "batch", image)], hub=False)
 
 
+# ---- X-CLIP, ConvNeXt, SegFormer ----
+
+def xclip_fixtures():
+    seen = {**SEEN, "num_frames": 3, "mit_hidden_size": 14, "mit_intermediate_size": 19, "mit_num_hidden_layers": 2, "mit_num_attention_heads": 2}
+    config = T.XCLIPConfig(text_config={**TEXT, "eos_token_id": 60}, vision_config=seen, projection_dim=14, prompt_layers=2, prompt_num_attention_heads=2)
+    text, video = texts("t", 61, 9, (9, 4, 6), eos=60), pixels("v", 2, 3, 3, 20, 20)
+    cases = [case("XCLIPModel", "both", {**text, **video}, args=HIDDEN), case("XCLIPModel", "wide", {**text, **pixels("w", 1, 3, 3, 26, 17)}, args=BIG)]
+    yield "xclip", dict(config=config, cases=cases, prefixed=False)
+    yield "xclip_fp16", dict(config=config, cases=cases[:1], prefixed=False, dtype=torch.float16)
+    yield "xclip_text", dict(config=config.text_config, prefixed=False, cases=[case("XCLIPTextModel", "batch", text, args=HIDDEN)])
+    yield "xclip_vision", dict(config=config.vision_config, prefixed=False, cases=[case("XCLIPVisionModel", "batch", pixels("p", 6, 3, 20, 20), args=HIDDEN)])
+
+
+def convnext_fixtures():
+    base = dict(hidden_sizes=[6, 10, 12], depths=[1, 2, 1], num_stages=3, patch_size=4, num_labels=5)
+    image = pixels("c", 3, 3, 41, 35)
+    yield "convnext", dict(config=T.ConvNextConfig(**base), cases=[case("ConvNextModel", "batch", image, args=HIDDEN), case("ConvNextForImageClassification", "batch", image)])
+    odd = T.ConvNextConfig(**{**base, "hidden_sizes": [6, 6, 12], "layer_scale_init_value": 0.0, "hidden_act": "relu", "num_channels": 1, "patch_size": 3, "layer_norm_eps": 1e-3})
+    yield "convnext_odd", dict(config=odd, cases=[case("ConvNextForImageClassification", "batch", pixels("o", 2, 1, 36, 40))], dtype=torch.float16)
+
+
+def segformer_fixtures():
+    base = dict(num_encoder_blocks=3, depths=[1, 2, 1], sr_ratios=[4, 2, 1], hidden_sizes=[8, 12, 16], patch_sizes=[7, 3, 3], strides=[4, 2, 2], num_attention_heads=[1, 2, 4],
+                mlp_ratios=[2, 3, 2], decoder_hidden_size=10, num_labels=5)
+    image = pixels("g", 3, 3, 75, 53)
+    yield "segformer", dict(config=T.SegformerConfig(**base), cases=[case("SegformerModel", "batch", image, args=HIDDEN), case("SegformerForImageClassification", "batch", image),
+                                                                    case("SegformerForSemanticSegmentation", "batch", image)])
+    rows = T.SegformerConfig(**{**base, "reshape_last_stage": False, "hidden_act": "relu"})
+    yield "segformer_rows", dict(config=rows, cases=[case("SegformerModel", "batch", image), case("SegformerForImageClassification", "batch", image)], dtype=torch.bfloat16)
+    yield "segformer_new_names", dict(config=T.SegformerConfig(**base), cases=[case("SegformerForSemanticSegmentation", "batch", image)], hub=False)
+
+
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 

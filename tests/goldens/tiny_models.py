@@ -50,7 +50,7 @@ def randomise(model):
 def saved(model, hub):
     """Its tensors as save_pretrained writes them (the names of the hub), or under the names of the code."""
     if not hub:
-        return {k: v.clone().contiguous() for k, v in model.state_dict().items() if "running" in k or v.is_floating_point()}
+        return {k: v.clone().contiguous() for k, v in model.state_dict().items()}
     with tempfile.TemporaryDirectory() as work:
         model.save_pretrained(work)
         return load_file(os.path.join(work, "model.safetensors"))
