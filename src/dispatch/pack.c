@@ -14,6 +14,11 @@ typedef struct layout {
   uint64_t tokens;
 } layout;
 
+/* Names of the two sides of a model (accel__model_input.side). */
+static const char *const ids_of[] = {"input_ids", "decoder_input_ids"},
+                         *const mask_of[] = {"attention_mask", "decoder_attention_mask"},
+                         *const positions_of[] = {"position_ids", "decoder_position_ids"};
+
 uint64_t accel__tensor_bytes(const accel_tensor *t) {
   uint64_t n = t->dtype == ACCEL_I64 || t->dtype == ACCEL_F64    ? 8
                : t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 ? 2
@@ -78,18 +83,18 @@ static int64_t element(const accel_tensor *t, uint64_t i) {
 
 static accel_status check_shape(const accel_endpoint *ep, const accel_tensor *t, const layout *l) {
   bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL || t->dtype == ACCEL_U8 ||
-                  t->dtype == ACCEL_I8 || (t->dtype == ACCEL_F32 && !strcmp(t->name, "attention_mask"));
+                  t->dtype == ACCEL_I8 || (t->dtype == ACCEL_F32 && accel__ends_with(t->name, "attention_mask"));
   if (!integers)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers (int64 or int32)", ep->name, t->name);
   if (!t->data) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has no data", ep->name, t->name);
   /* position_ids may be [1,S] for the whole batch */
   if (t->rank == 2 && t->dim[1] == l->width &&
-      (t->dim[0] == l->batch || (t->dim[0] == 1 && !strcmp(t->name, "position_ids"))))
+      (t->dim[0] == l->batch || (t->dim[0] == 1 && accel__ends_with(t->name, "position_ids"))))
     return ACCEL_OK;
   if (t->rank != 2)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u, expected [batch, sequence]", ep->name, t->name,
                        t->rank);
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as input_ids is", ep->name,
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld], expected [%lld,%lld] as the ids are", ep->name,
                      t->name, (long long)t->dim[0], (long long)t->dim[1], (long long)l->batch, (long long)l->width);
 }
 
@@ -112,15 +117,22 @@ static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask,
 #undef AT
 }
 
-static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs, layout *l) {
-  const accel_tensor *ids = find(inputs, "input_ids"), *mask = find(inputs, "attention_mask");
+static bool takes_tokens(const accel__model *m, uint32_t side) {
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    if (m->inputs[i].kind == ACCEL__INPUT_TOKENS && m->inputs[i].side == side) return true;
+  return false;
+}
+
+static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs, uint32_t side, layout *l) {
+  const accel_tensor *ids = find(inputs, ids_of[side]), *mask = find(inputs, mask_of[side]);
+  if (!takes_tokens(ep->model, side)) return ACCEL_OK;
   if (!ids || ids->rank != 2)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' [batch, sequence] is missing or of another rank",
-                       ep->name);
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' [batch, sequence] is missing or of another rank", ep->name,
+                       ids_of[side]);
   l->batch = ids->dim[0];
   l->width = ids->dim[1];
   if (l->batch < 1 || l->width < 1 || l->width > INT32_MAX || l->batch > INT32_MAX / l->width)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' is [%lld,%lld]", ep->name, (long long)l->batch,
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld]", ep->name, ids_of[side], (long long)l->batch,
                        (long long)l->width);
   l->first = calloc((size_t)l->batch * 2, sizeof *l->first);
   if (!l->first) return accel__no_memory((size_t)l->batch * 8);
@@ -199,11 +211,11 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
 
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
                                const layout *l, int32_t *out) {
-  const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, "input_ids");
+  const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, ids_of[in->side]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
-  const accel_tensor *positions = in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, "position_ids") : NULL;
+  const accel_tensor *positions = in->otherwise == ACCEL__DEFAULT_SPAN ? find(inputs, positions_of[in->side]) : NULL;
   if (positions) ACCEL_TRY(check_shape(ep, positions, l));
   int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
@@ -220,24 +232,29 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
 
 /* ---- results ---- */
 
-/* Rows of a ragged result to [B,S,...]; other results as they are; squeeze drops a last dim of 1. */
-static void result_shape(const accel_endpoint *ep, const accel__model_output *o, const accel__result *r, const layout *l,
-                         accel_tensor *like) {
+/* The layout of a result's rows: that of the side whose lengths its space carries; NULL when its rows are no tokens. */
+static const layout *layout_of(const accel_endpoint *ep, const accel__model_output *o, const layout *sides) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
-  int32_t space = p->tensor[o->tensor].space;
-  bool ragged = space >= 0 && p->space[space].lengths >= 0;
+  const int32_t space = p->tensor[o->tensor].space, lengths = space >= 0 ? p->space[space].lengths : -1;
+  for (uint32_t i = 0; lengths >= 0 && i < ep->model->n_inputs; i++)
+    if (ep->model->inputs[i].tensor == lengths) return &sides[ep->model->inputs[i].side];
+  return NULL;
+}
+
+/* Rows of a ragged result to [B,S,...]; other results as they are; squeeze drops a last dim of 1. */
+static void result_shape(const accel__model_output *o, const accel__result *r, const layout *l, accel_tensor *like) {
   uint32_t rank = 0;
   *like = (accel_tensor){.name = o->name, .dtype = (accel_dtype)r->dtype};
-  if (ragged) {
+  if (l) {
     like->dim[rank++] = l->batch;
     like->dim[rank++] = l->width;
   }
-  for (uint32_t a = ragged ? 1 : 0; a < r->rank && rank < ACCEL_MAX_RANK; a++) like->dim[rank++] = r->dim[a];
+  for (uint32_t a = l ? 1 : 0; a < r->rank && rank < ACCEL_MAX_RANK; a++) like->dim[rank++] = r->dim[a];
   like->rank = o->squeeze && like->dim[rank - 1] == 1 ? rank - 1 : rank;
 }
 
-static void unpack(const accel__result *r, const accel_tensor *to, bool ragged, const layout *l) {
-  if (!ragged) {
+static void unpack(const accel__result *r, const accel_tensor *to, const layout *l) {
+  if (!l) {
     memcpy(to->data, r->data, r->bytes);
     return;
   }
@@ -268,15 +285,11 @@ static accel_status choose_outputs(const accel_endpoint *ep, const char *const *
   return ACCEL_OK;
 }
 
-static bool takes_tokens(const accel__model *m) {
-  for (uint32_t i = 0; i < m->n_inputs; i++)
-    if (m->inputs[i].kind == ACCEL__INPUT_TOKENS) return true;
-  return false;
-}
-
 static accel_status check_names(const accel_endpoint *ep, const accel_tensors *inputs) {
   for (uint32_t i = 0; i < inputs->n; i++) {
-    bool known = takes_tokens(ep->model) && !strcmp(inputs->item[i].name, "attention_mask");
+    bool known = false;
+    for (uint32_t side = 0; side < 2; side++)
+      known |= takes_tokens(ep->model, side) && !strcmp(inputs->item[i].name, mask_of[side]);
     for (uint32_t k = 0; k < ep->model->n_inputs; k++) known |= !strcmp(inputs->item[i].name, ep->model->inputs[k].name);
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
@@ -289,16 +302,14 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
 }
 
 static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n, const accel__result *results,
-                            const layout *l, accel_tensors **outputs) {
+                            const layout *sides, accel_tensors **outputs) {
   accel_tensor *like = calloc(n + 1, sizeof *like);
   if (!like) return accel__no_memory(n * sizeof *like);
-  for (uint32_t k = 0; k < n; k++) result_shape(ep, &ep->model->outputs[chosen[k]], &results[k], l, &like[k]);
+  const accel__model_output *o = ep->model->outputs;
+  for (uint32_t k = 0; k < n; k++) result_shape(&o[chosen[k]], &results[k], layout_of(ep, &o[chosen[k]], sides), &like[k]);
   accel_status status = accel__tensors_new(like, n, outputs);
-  const accel_plugin_program *p = accel__program_view(ep->model->program);
-  for (uint32_t k = 0; status == ACCEL_OK && k < n; k++) {
-    int32_t space = p->tensor[ep->model->outputs[chosen[k]].tensor].space;
-    unpack(&results[k], &(*outputs)->item[k], space >= 0 && p->space[space].lengths >= 0, l);
-  }
+  for (uint32_t k = 0; status == ACCEL_OK && k < n; k++)
+    unpack(&results[k], &(*outputs)->item[k], layout_of(ep, &o[chosen[k]], sides));
   free(like);
   return status;
 }
@@ -307,7 +318,7 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
                                accel_tensors **outputs) {
   const accel__model *m = ep->model;
   accel_status status = ACCEL_OK;
-  layout l = {0};
+  layout l[2] = {{0}};
   void *packed[MAX_INPUTS] = {0};
   uint32_t n = names && n_names > m->n_outputs ? n_names : m->n_outputs, n_chosen = 0;
   uint32_t *chosen = calloc(n + 1, sizeof *chosen);
@@ -315,26 +326,34 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
   *outputs = NULL;
   if (!chosen || !results) ACCEL_GOTO(accel__no_memory(n * sizeof *results));
   ACCEL_GOTO(check_names(ep, inputs));
-  if (takes_tokens(m)) ACCEL_GOTO(make_layout(ep, inputs, &l));
+  for (uint32_t side = 0; side < 2; side++) ACCEL_GOTO(make_layout(ep, inputs, side, &l[side]));
+  if (l[0].batch && l[1].batch && l[0].batch != l[1].batch)
+    ACCEL_GOTO(accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has %lld rows, expected the %lld of '%s'", ep->name,
+                           ids_of[1], (long long)l[1].batch, (long long)l[0].batch, ids_of[0]));
   ACCEL_GOTO(choose_outputs(ep, names, n_names, chosen, &n_chosen));
 
-  accel__batch batch = {.n = (uint32_t)l.batch, .lengths = l.length, .tokens = l.tokens};
+  accel__batch batch = {.n = (uint32_t)(l[0].batch ? l[0].batch : l[1].batch),
+                        .lengths = l[0].length,
+                        .tokens = l[0].tokens,
+                        .decoder_lengths = l[1].length,
+                        .decoder_tokens = l[1].tokens};
   for (uint32_t i = 0; i < m->n_inputs; i++) {
     if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
       ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
     if (m->inputs[i].kind != ACCEL__INPUT_TOKENS) continue;
-    packed[i] = malloc(l.tokens * sizeof(int32_t));
-    if (!packed[i]) ACCEL_GOTO(accel__no_memory(l.tokens * sizeof(int32_t)));
-    ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, &l, packed[i]));
+    const layout *own = &l[m->inputs[i].side];
+    packed[i] = malloc(own->tokens * sizeof(int32_t));
+    if (!packed[i]) ACCEL_GOTO(accel__no_memory(own->tokens * sizeof(int32_t)));
+    ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, own, packed[i]));
     batch.value[i] = packed[i];
   }
   ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen, n_chosen, results));
-  ACCEL_GOTO(collect(ep, chosen, n_chosen, results, &l, outputs));
+  ACCEL_GOTO(collect(ep, chosen, n_chosen, results, l, outputs));
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(packed[i]);
   for (uint32_t k = 0; results && k < n_chosen; k++) free(results[k].data);
   free(results);
   free(chosen);
-  free(l.first);
+  for (uint32_t side = 0; side < 2; side++) free(l[side].first);
   return status;
 }

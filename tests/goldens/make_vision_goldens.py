@@ -138,13 +138,13 @@ def detr(**more):
 
 
 def detr_fixtures():
-    image = pixels("d", 3, 3, 70, 91)
-    mask = torch.zeros(3, 70, 91, dtype=torch.long)
-    for i, (h, w) in enumerate(((70, 60), (41, 91), (70, 91))):
+    image = pixels("d", 3, 3, 42, 51)
+    mask = torch.zeros(3, 42, 51, dtype=torch.long)
+    for i, (h, w) in enumerate(((42, 34), (25, 51), (42, 51))):
         mask[i, :h, :w] = 1
     masked = {**image, "pixel_mask": mask}
     yield "detr", dict(config=detr(), cases=[case("DetrModel", "masked", masked, args=HIDDEN), case("DetrForObjectDetection", "masked", masked),
-                                             case("DetrForObjectDetection", "plain", pixels("e", 1, 3, 64, 48))])
+                                             case("DetrForObjectDetection", "plain", pixels("e", 1, 3, 33, 40))])
     learned = detr(position_embedding_type="learned", activation_function="gelu", auxiliary_loss=True)
     yield "detr_learned", dict(config=learned, cases=[case("DetrModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
     yield "detr_timm_names", dict(config=detr(backbone_config=resnet(out_features=["stage3"], layer_type="basic")), stored_as=timm_names,
@@ -212,7 +212,7 @@ def convnext_fixtures():
 def segformer_fixtures():
     base = dict(num_encoder_blocks=3, depths=[1, 2, 1], sr_ratios=[4, 2, 1], hidden_sizes=[8, 12, 16], patch_sizes=[7, 3, 3], strides=[4, 2, 2], num_attention_heads=[1, 2, 4],
                 mlp_ratios=[2, 3, 2], decoder_hidden_size=10, num_labels=5)
-    image = pixels("g", 3, 3, 75, 53)
+    image = pixels("g", 3, 3, 43, 37)
     yield "segformer", dict(config=T.SegformerConfig(**base), cases=[case("SegformerModel", "batch", image, args=HIDDEN), case("SegformerForImageClassification", "batch", image),
                                                                     case("SegformerForSemanticSegmentation", "batch", image)])
     rows = T.SegformerConfig(**{**base, "reshape_last_stage": False, "hidden_act": "relu"})
