@@ -10,7 +10,7 @@ typedef struct job {
   cpu_convert_fn *convert; /* NULL: x is read as it is */
   const float *from;       /* x before conversion */
   int64_t from_ld;
-  uint64_t x_bytes; /* of an element after it */
+  cpu_x x; /* after it */
   uint32_t convert_tasks;
   int64_t rows, panels, n, k; /* panels and columns of all */
   uint32_t row_blocks, panel_groups;
@@ -82,15 +82,15 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
   const cpu_gemm *g = j->g;
   int64_t row = cpu_share(j->rows, index, j->convert_tasks), end = cpu_share(j->rows, index + 1, j->convert_tasks);
   (void)worker;
-  j->convert(j->from + row * j->from_ld, j->from_ld, end - row, j->k, (char *)g->x + (uint64_t)(row * g->ldx) * j->x_bytes,
-             g->ldx, g->x_scale ? (float *)g->x_scale + row : NULL, g->x_zero ? (float *)g->x_zero + row : NULL);
+  cpu_convert_rows(j->convert, j->x, j->from + row * j->from_ld, j->from_ld, end - row, j->k,
+                   (char *)g->x + row * g->ldx * cpu_x_bytes(j->x), g->x_scale ? (float *)g->x_scale + row : NULL,
+                   g->x_zero ? (float *)g->x_zero + row : NULL);
 }
 
 /* x for all nodes of the launch at once. */
-static void convert(job *j, cpu_x x, const kit_launch *l, void *room) {
+static void convert(job *j, const kit_launch *l, void *room) {
   const double bytes_per_ns = 8;
-  j->x_bytes = (uint64_t)cpu_x_bytes(x);
-  for (uint32_t m = 0; m < j->n_gemm; m++) read_from(&j->g[m], x, j->rows, room);
+  for (uint32_t m = 0; m < j->n_gemm; m++) read_from(&j->g[m], j->x, j->rows, room);
   j->convert_tasks = cpu_tasks(l, j->rows, (double)j->k * sizeof(float) / bytes_per_ns);
   cpu_parallel(l, j->convert_tasks, convert_task, j);
 }
@@ -165,14 +165,15 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
   j->k = first->k;
   j->from = j->g[0].x;
   j->from_ld = j->g[0].ldx;
-  if (j->convert) convert(j, kernel->x, l, room);
+  j->x = kernel->x;
+  if (j->convert) convert(j, l, room);
   split(j, kernel->rows, l);
   cpu_parallel(l, j->row_blocks * j->panel_groups, task, j);
 }
 
 /* ---- two linears, the second over the result of the first ---- */
 
-enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, BLOCKS_EACH = 4 };
+enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 224, BLOCKS_EACH = 4, STRIP = 128 };
 
 typedef struct chain {
   cpu_gemm g[2];
@@ -180,7 +181,8 @@ typedef struct chain {
   cpu_convert_fn *convert[2];
   cpu_x x[2];
   uint64_t at[3]; /* bytes in a worker's room: x of each, what is between them */
-  int64_t panels[2], rows, most;
+  int64_t panels[2], rows;
+  int64_t width; /* columns of a panel of the first, when what is between is converted strip by strip; else 0 */
   uint32_t blocks;
   char *room; /* [workers][room_bytes] */
   uint64_t room_bytes;
@@ -188,20 +190,28 @@ typedef struct chain {
 
 static bool chained(const kit_launch *l) { return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id; }
 
-/* Rows whose part of what is between stays in the second-level cache until it is read; not fewer than are worth fetching the
- * weights for.  0: too few rows in all to give every worker some such blocks. */
-static int64_t block_rows(const cpu_self *s, const cpu_linear *first, int64_t rows, uint32_t workers) {
-  const int64_t tile = kernel_of(s, first)->rows, fit = BETWEEN_BYTES / ((int64_t)sizeof(float) * (first->n + 1));
-  const int64_t most = ((fit > LEAST_ROWS ? fit : LEAST_ROWS) + tile - 1) / tile * tile;
-  return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
-}
+/* Whether the second reads x by blocks: then a strip of columns of the first is enough to convert. */
+static bool by_strips(const cpu_self *s, const cpu_linear *next) { return cpu_x_blocked(kernel_of(s, next)->x); }
 
 /* A worker's room for blocks of so many rows. */
-static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows) {
-  c->most = rows;
+static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows,
+                    bool strips) {
   c->at[1] = x_bytes(s, first, rows);
   c->at[2] = c->at[1] + x_bytes(s, next, rows);
-  c->room_bytes = c->at[2] + ((uint64_t)(rows * first->n) * sizeof(float) + 63) / 64 * 64;
+  c->room_bytes = c->at[2] + ((uint64_t)(rows * (strips ? STRIP : first->n)) * sizeof(float) + 63) / 64 * 64;
+}
+
+/* Rows of a block: its part of what is between stays in the second-level cache until it is read, but not fewer than are
+ * worth fetching the weights for.  0: too few rows in all to give every worker some such blocks. */
+static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows,
+                          uint32_t workers) {
+  const int64_t tile = kernel_of(s, first)->rows;
+  chain one;
+  lay_out(&one, s, first, next, 16, by_strips(s, next));
+  int64_t most = BETWEEN_BYTES / (int64_t)(one.room_bytes / 16 + 1);
+  most = most < LEAST_ROWS ? LEAST_ROWS : most > MOST_ROWS ? MOST_ROWS : most;
+  most = (most + tile - 1) / tile * tile;
+  return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
 }
 
 uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t workers) {
@@ -210,21 +220,39 @@ uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t w
   const int64_t rows = kit_row_count(&l->out[0]);
   if (!chained(l)) return x_bytes(s, first, rows);
   const cpu_linear *next = linear_at(s, l->joined);
-  const int64_t most = block_rows(s, first, rows, workers);
+  const int64_t most = block_rows(s, first, next, rows, workers);
   chain c;
-  lay_out(&c, s, first, next, most ? most : rows);
+  lay_out(&c, s, first, next, most ? most : rows, most && by_strips(s, next));
   return c.room_bytes * (most ? workers : 1);
 }
 
-/* Rows of one linear of a block: x [rows][k] at stride ldx, y where g says. */
-static void run_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows, void *room) {
+/* Makes g read `rows` rows of x, at stride ldx. */
+static void read_rows(const chain *c, int m, cpu_gemm *g, const float *x, int64_t ldx, int64_t rows, void *room) {
   g->x = x;
   g->ldx = ldx;
-  if (c->convert[m]) {
-    read_from(g, c->x[m], rows, room);
-    c->convert[m](x, ldx, rows, g->k, room, g->ldx, (float *)g->x_scale, (float *)g->x_zero);
+  if (!c->convert[m]) return;
+  read_from(g, c->x[m], rows, room);
+  cpu_convert_rows(c->convert[m], c->x[m], x, ldx, rows, g->k, room, (float *)g->x_scale, (float *)g->x_zero);
+}
+
+/* The first linear of a block of rows STRIP columns at a time, each converted at once to what the second one reads. */
+static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, int64_t rows, float *strip, void *room) {
+  const int64_t panels = STRIP / c->width;
+  read_from(next, c->x[1], rows, room);
+  float *scale = cpu_x_scales(room, next->k), *zero = scale + cpu_x_blocks(c->x[1], next->k);
+  for (int64_t p = 0, col = 0; p < c->panels[0]; p += panels, col += STRIP) {
+    cpu_gemm g = *first;
+    g.w = (const char *)first->w + p * first->panel_bytes;
+    g.n = first->n - col < STRIP ? first->n - col : STRIP;
+    g.y = strip;
+    g.ldy = STRIP;
+    if (g.bias) g.bias += col;
+    if (g.bias_gate) g.bias_gate += col;
+    if (g.residual) g.residual += col;
+    c->run[0](&g, 0, rows, 0, c->panels[0] - p < panels ? c->panels[0] - p : panels);
+    const int64_t block = col / cpu_x_block(c->x[1]);
+    c->convert[1](strip, STRIP, rows, g.n, (char *)room + col, next->ldx, scale + block, zero + block);
   }
-  c->run[m](g, 0, rows, 0, c->panels[m]);
 }
 
 static void chain_task(void *arg, uint32_t index, uint32_t worker) {
@@ -237,8 +265,14 @@ static void chain_task(void *arg, uint32_t index, uint32_t worker) {
   g[1].y += row * g[1].ldy;
   for (int m = 0; m < 2; m++)
     if (g[m].residual) g[m].residual += row * g[m].ldr;
-  run_rows(c, 0, &g[0], (const float *)g[0].x + row * g[0].ldx, g[0].ldx, rows, room);
-  run_rows(c, 1, &g[1], between, g[0].ldy, rows, room + c->at[1]);
+  read_rows(c, 0, &g[0], (const float *)g[0].x + row * g[0].ldx, g[0].ldx, rows, room);
+  if (c->width) {
+    make_strips(c, &g[0], &g[1], rows, between, room + c->at[1]);
+  } else {
+    c->run[0](&g[0], 0, rows, 0, c->panels[0]);
+    read_rows(c, 1, &g[1], between, g[0].ldy, rows, room + c->at[1]);
+  }
+  c->run[1](&g[1], 0, rows, 0, c->panels[1]);
 }
 
 /* Few rows: one after the other, each on all threads. */
@@ -258,9 +292,12 @@ static void one_by_one(const cpu_self *s, const kit_launch *l, const chain *c) {
 
 static void launch_chain(const cpu_self *s, const kit_launch *l) {
   const uint32_t workers = cpu_workers(l);
-  const int64_t rows = kit_row_count(&l->out[0]), most = block_rows(s, linear_at(s, l), rows, workers);
+  const cpu_linear *first = linear_at(s, l), *next = linear_at(s, l->joined);
+  const int64_t rows = kit_row_count(&l->out[0]), most = block_rows(s, first, next, rows, workers);
+  const bool strips = most && by_strips(s, next);
   chain c = {.rows = rows, .room = l->workspace};
-  lay_out(&c, s, linear_at(s, l), linear_at(s, l->joined), most ? most : rows);
+  lay_out(&c, s, first, next, most ? most : rows, strips);
+  if (strips) c.width = kernel_of(s, first)->cols / (first->glu == ACCEL_PLUGIN_GLU_NONE ? 1 : 2);
   if (!most) {
     one_by_one(s, l, &c);
     return;

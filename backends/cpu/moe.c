@@ -41,8 +41,8 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
     if (j->kernel->x == CPU_X_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      j->kernels->convert[j->kernel->x](x, j->from_ld, 1, j->e->k, to, cpu_x_row(j->kernel->x, j->e->k), j->scale + i,
-                                        j->zero + i);
+      cpu_convert_rows(j->kernels->convert[j->kernel->x], j->kernel->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
+                       j->zero + i);
   }
 }
 

@@ -159,7 +159,7 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
   uint8_t *codes = aligned_alloc(64, (size_t)(rows * ld));
   if (!x || !y || !codes) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t i = 0; i < rows * k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
-  kernels->convert[kernel->x](x, k, rows, k, codes, ld, scale, zero);
+  cpu_convert_rows(kernels->convert[kernel->x], kernel->x, x, k, rows, k, codes, scale, zero);
   work model = {.kernels = kernels, .w = &w, .g = integer_gemm(&w, 0), .rows = rows};
   model.g.x = codes;
   model.g.ldx = ld;

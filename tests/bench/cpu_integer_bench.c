@@ -130,7 +130,7 @@ static bool run(const shape *s, const cpu_kernels *kernels, const integer_format
     double start;
     top[r] = peak(kernels->isa);
     for (start = now(); now() - start < SECONDS / 5; n++)
-      kernels->convert[kernel->x](x, s->k, s->m, s->k, codes, ld, scale, scale + s->m);
+      cpu_convert_rows(kernels->convert[kernel->x], kernel->x, x, s->k, s->m, s->k, codes, scale, scale + s->m);
     converting[r] = (now() - start) / (double)n;
     n = 0;
     for (start = now(); now() - start < SECONDS; n++) {

@@ -179,7 +179,7 @@ static double weights_time(const weights *w, accel__pool *pool, const float *x, 
   accel__pool_enter(pool, 0, &turn);
   double start = now();
   for (int64_t c = 0; c < w->copies; c++) {
-    if (w->convert) w->convert(x, w->k, 1, w->k, room, w->k + CPU_X_STEP, &scale, &zero);
+    if (w->convert) cpu_convert_rows(w->convert, w->kernel->x, x, w->k, 1, w->k, room, &scale, &zero);
     p.g = (cpu_gemm){.n = w->n,
                      .k = w->k,
                      .x = w->convert ? room : x,
@@ -211,7 +211,7 @@ static double weights_cached(const weights *w, const float *x, void *room, float
   int64_t panels = L2_BYTES / w->panel_bytes, n = 0;
   if (panels > w->panels) panels = w->panels;
   if (panels < 1) panels = 1;
-  if (w->convert) w->convert(x, w->k, 1, w->k, room, w->k + CPU_X_STEP, &scale, &zero);
+  if (w->convert) cpu_convert_rows(w->convert, w->kernel->x, x, w->k, 1, w->k, room, &scale, &zero);
   cpu_gemm g = {.n = w->n,
                 .k = w->k,
                 .x = w->convert ? room : x,

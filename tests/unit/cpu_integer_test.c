@@ -84,7 +84,9 @@ static rows make_rows(cpu_x to, int64_t m, int64_t k) {
   return r;
 }
 
-static void convert(const rows *r) { kernels.convert[r->to](r->x, r->ldx, r->m, r->k, r->code, r->ld, r->scale, r->zero); }
+static void convert(const rows *r) {
+  cpu_convert_rows(kernels.convert[r->to], r->to, r->x, r->ldx, r->m, r->k, r->code, r->scale, r->zero);
+}
 
 static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B; }
 static int code_of(const rows *r, int64_t i, int64_t j) {

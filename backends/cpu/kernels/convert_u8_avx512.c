@@ -15,4 +15,15 @@ V_INLINE void v_codes4(const int most, uint8_t *p, vf a, vf b, vf c, vf d) {
   __m512i bytes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
   _mm512_storeu_si512(p, most < 255 ? _mm512_min_epu8(bytes, _mm512_set1_epi8((char)most)) : bytes);
 }
+/* out[i] = largest element of x[i], i < 4. */
+#define CONVERT_LARGEST
+V_INLINE void v_largest4(const vf *x, float *out) {
+  const vf a = v_max(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1])),
+           b = v_max(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));
+  const __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);
+  vf all = v_max(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)), _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));
+  all = v_max(all, _mm512_shuffle_f32x4(all, all, 0x4e));
+  all = v_max(all, _mm512_shuffle_f32x4(all, all, 0xb1));
+  _mm_storeu_ps(out, _mm512_castps512_ps128(all));
+}
 #include "kernels/convert_u8_body.h"

@@ -6,26 +6,34 @@
 
 #include "kernels/kernels.h"
 
-/* Smallest and largest element, and 0; false when the row holds an infinity or NaN. */
-V_INLINE bool range(const float *x, int64_t k, float *low, float *high) {
-  vf lo[2] = {v_zero(), v_zero()}, hi[2] = {v_zero(), v_zero()}, bad[2] = {v_zero(), v_zero()};
+enum { AT_ONCE = 4 }; /* rows, or blocks of rows */
+
+#if !defined(CONVERT_LARGEST)
+V_INLINE void v_largest4(const vf *x, float *out) {
+  for (int i = 0; i < AT_ONCE; i++) out[i] = v_largest(x[i]);
+}
+#endif
+
+/* Largest element and largest negated one, and 0; bad: NaN where there is an infinity or NaN, else 0. */
+V_INLINE void range(const float *x, int64_t k, vf *low, vf *high, vf *bad) {
+  vf lo[2] = {v_zero(), v_zero()}, hi[2] = {v_zero(), v_zero()}, un[2] = {v_zero(), v_zero()};
   int64_t j = 0;
   for (; j + 2 * V <= k; j += 2 * V)
     for (int i = 0; i < 2; i++) {
       vf a = v_load(x + j + i * V);
       lo[i] = v_min(lo[i], a);
       hi[i] = v_max(hi[i], a);
-      bad[i] = v_fma(a, v_zero(), bad[i]); /* NaN stays */
+      un[i] = v_fma(a, v_zero(), un[i]); /* NaN stays */
     }
   for (; j < k; j += V) {
     vf a = v_loadn(x + j, k - j);
     lo[0] = v_min(lo[0], a);
     hi[0] = v_max(hi[0], a);
-    bad[0] = v_fma(a, v_zero(), bad[0]);
+    un[0] = v_fma(a, v_zero(), un[0]);
   }
-  *low = -v_largest(v_sub(v_zero(), v_min(lo[0], lo[1])));
-  *high = v_largest(v_max(hi[0], hi[1]));
-  return v_sum(v_add(bad[0], bad[1])) == 0;
+  *low = v_sub(v_zero(), v_min(lo[0], lo[1]));
+  *high = v_max(hi[0], hi[1]);
+  *bad = v_add(un[0], un[1]);
 }
 
 /* Codes of one row, without the last few. */
@@ -40,79 +48,113 @@ V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8
   return j;
 }
 
-V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded, float scale, float zero) {
-  const vf inverse = v_set(1.0f / scale), at = v_set(zero), most = v_set((float)codes);
+V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded, float factor, float zero) {
+  const vf inverse = v_set(factor), at = v_set(zero), most = v_set((float)codes);
   int64_t j = convert_fours(codes, x, k, y, inverse, at);
   for (; j < k; j += V) v_codes(y + j, v_min(v_fma(v_loadn(x + j, k - j), inverse, at), most));
   if (k < padded) memset(y + k, 0, (size_t)(padded - k));
 }
 
-enum { AT_ONCE = 4 }; /* rows: their ranges are found side by side */
+/* Elements that share a scale, and where they go. */
+typedef struct piece {
+  const float *x;
+  uint8_t *y;
+  float *scale, *zero;
+} piece;
 
-V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
-                           float *scale, float *zero) {
-  bool finite[AT_ONCE];
-  for (int64_t row = 0; row < rows; row += AT_ONCE) {
-    const int64_t end = row + AT_ONCE < rows ? row + AT_ONCE : rows;
-    for (int64_t i = row; i < end; i++) {
-      float low, high;
-      finite[i - row] = range(x + i * ldx, k, &low, &high);
-      float step = high / (float)codes - low / (float)codes; /* the difference alone may be too large */
-      step = step > 0x1p-126f ? step : 0x1p-126f;
-      scale[i] = finite[i - row] ? step : NAN;
-      zero[i] = finite[i - row] ? rintf(-low / step) : 0.0f;
-    }
-    for (int64_t i = row; i < end; i++)
-      if (finite[i - row])
-        convert_row(codes, x + i * ldx, k, y + i * ldy, ldy, scale[i], zero[i]);
-      else
-        memset(y + i * ldy, 0, (size_t)ldy);
+/* n <= AT_ONCE pieces of k elements, side by side. */
+V_INLINE void convert_pieces(const int codes, int n, const piece *p, int64_t k, int64_t padded) {
+  vf lows[AT_ONCE], highs[AT_ONCE], bad[AT_ONCE];
+  float low[AT_ONCE], high[AT_ONCE], factor[AT_ONCE], scale[AT_ONCE], zero[AT_ONCE];
+  for (int i = 0; i < AT_ONCE; i++) range(p[i < n ? i : 0].x, k, &lows[i], &highs[i], &bad[i]);
+  v_largest4(lows, low);
+  v_largest4(highs, high);
+  const bool finite = v_sum(v_add(v_add(bad[0], bad[1]), v_add(bad[2], bad[3]))) == 0;
+  for (int i = 0; i < AT_ONCE; i++) {
+    const float step = high[i] / (float)codes + low[i] / (float)codes; /* the sum alone may be too large */
+    scale[i] = step > 0x1p-126f ? step : 0x1p-126f;
+    factor[i] = 1.0f / scale[i];
+    zero[i] = rintf(low[i] / scale[i]);
+  }
+  for (int i = 0; i < n; i++) {
+    const bool good = finite || v_sum(bad[i]) == 0;
+    *p[i].scale = good ? scale[i] : NAN;
+    *p[i].zero = good ? zero[i] : 0.0f;
+    if (good)
+      convert_row(codes, p[i].x, k, p[i].y, padded, factor[i], zero[i]);
+    else
+      memset(p[i].y, 0, (size_t)padded);
   }
 }
 
-/* By blocks of a row, whose scales and zeros lie behind its codes. */
-V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k,
-                             uint8_t *y, int64_t ldy) {
-  const int64_t block = cpu_x_block(to), blocks = cpu_x_blocks(to, k),
-                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP, whole = k / block * block;
-  for (int64_t i = 0; i < rows; i++, x += ldx, y += ldy) {
-    float *scale = (float *)(void *)(y + padded), *zero = scale + blocks;
-    convert_rows(codes, x, block, whole / block, block, y, block, scale, zero);
-    if (whole < k)
-      convert_rows(codes, x + whole, block, 1, k - whole, y + whole, padded - whole, scale + blocks - 1, zero + blocks - 1);
+V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
+                           float *scale, float *zero) {
+  piece p[AT_ONCE];
+  for (int64_t row = 0; row < rows; row += AT_ONCE) {
+    const int n = rows - row < AT_ONCE ? (int)(rows - row) : AT_ONCE;
+    for (int i = 0; i < n; i++) p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
+    convert_pieces(codes, n, p, k, (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
   }
+}
+
+/* Block b of row i; rows of scales and zeros are ldy bytes apart, too. */
+V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, float *scale, float *zero, int64_t block,
+                        int64_t i, int64_t b) {
+  return (piece){x + i * ldx + b * block, y + i * ldy + b * block, (float *)(void *)((char *)(scale + b) + i * ldy),
+                 (float *)(void *)((char *)(zero + b) + i * ldy)};
+}
+
+/* By blocks of a row: whole ones, then the last of each row if that is shorter. */
+V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k,
+                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
+  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block,
+                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  piece p[AT_ONCE];
+  int n = 0;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t b = 0; b < whole; b++) {
+      p[n++] = piece_at(x, ldx, y, ldy, scale, zero, block, i, b);
+      if (n < AT_ONCE) continue;
+      convert_pieces(codes, AT_ONCE, p, block, block);
+      n = 0;
+    }
+  if (n) convert_pieces(codes, n, p, block, block);
+  for (int64_t i = 0; rest && i < rows; i += AT_ONCE) {
+    for (n = 0; n < AT_ONCE && i + n < rows; n++) p[n] = piece_at(x, ldx, y, ldy, scale, zero, block, i + n, whole);
+    convert_pieces(codes, n, p, rest, padded - whole * block);
+  }
+  for (int64_t i = 0; !rest && k < padded && i < rows; i++) memset(y + i * ldy + k, 0, (size_t)(padded - k));
 }
 
 #define CONVERT(x_type, convert)                                                                                      \
   void CONVERT_NAME(x_type)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale, \
                             float *zero) {                                                                            \
-    (void)scale, (void)zero;                                                                                          \
     convert;                                                                                                          \
   }
 #if defined(CONVERT_SIGNED)
+/* Less 128; what follows the codes stays 0. */
+V_INLINE void make_signed(uint8_t *codes, int64_t k) {
+  for (int64_t j = 0; j < k; j++) codes[j] ^= 0x80;
+}
 void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                       float *zero) {
-  uint8_t *codes = y;
   convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
-    for (int64_t j = 0; j < k; j++) codes[i * ldy + j] ^= 0x80; /* less 128; what follows stays 0 */
+    make_signed((uint8_t *)y + i * ldy, k);
     zero[i] -= 128.0f;
   }
 }
 void CONVERT_NAME(s8b)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                        float *zero) {
-  const int64_t padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP, blocks = cpu_x_blocks(CPU_X_S8B, k);
-  uint8_t *codes = y;
-  (void)scale, (void)zero;
-  convert_blocks(CPU_X_S8B, 255, x, ldx, rows, k, y, ldy);
-  for (int64_t i = 0; i < rows; i++, codes += ldy) {
-    float *at = (float *)(void *)(codes + padded) + blocks;
-    for (int64_t j = 0; j < k; j++) codes[j] ^= 0x80;
-    for (int64_t b = 0; b < blocks; b++) at[b] -= 128.0f;
+  convert_blocks(CPU_X_S8B, 255, x, ldx, rows, k, y, ldy, scale, zero);
+  for (int64_t i = 0; i < rows; i++) {
+    float *at = (float *)(void *)((char *)zero + i * ldy);
+    make_signed((uint8_t *)y + i * ldy, k);
+    for (int64_t b = 0; b < cpu_x_blocks(CPU_X_S8B, k); b++) at[b] -= 128.0f;
   }
 }
 #else
 CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy))
-CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy))
+CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy, scale, zero))
 #endif

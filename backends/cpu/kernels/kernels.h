@@ -95,10 +95,25 @@ typedef struct cpu_gemm {
  * are. */
 typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end);
 
-/* Rows of x as a cpu_x: y [rows][ldy], ldy = cpu_x_row (codes past k are zeros); scale[rows] and zero[rows] for the
- * integers, NULL else.  A row with an infinity or NaN gets a scale that is NaN. */
+/* Rows of x as a cpu_x: y [rows][ldy] (codes past k up to a multiple of CPU_X_STEP are zeros); scale[rows] and zero[rows]
+ * for the integers, NULL else; for the blocked ones those of the first row's blocks, the next row's ldy bytes further, so
+ * that a row can be converted by parts that are multiples of a block.  A row or block with an infinity or NaN gets a scale
+ * that is NaN. */
 typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                             float *zero);
+/* Where a blocked row's scales are; its zeros are cpu_x_blocks further. */
+static inline float *cpu_x_scales(void *row, int64_t k) {
+  return (float *)(void *)((char *)row + (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
+}
+/* Whole rows, ldy = cpu_x_row; scale and zero are not used by blocked ones. */
+static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
+                                    void *y, float *scale, float *zero) {
+  if (cpu_x_blocked(to)) {
+    scale = cpu_x_scales(y, k);
+    zero = scale + cpu_x_blocks(to, k);
+  }
+  run(x, ldx, rows, k, y, cpu_x_row(to, k), scale, zero);
+}
 
 /* panel[j][0..V) = w[0..rows)[j] for j < k, rows <= V; V is the ISA's vector length.  Writes all V columns of the k rows. */
 typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, float *panel, int64_t ldp);
