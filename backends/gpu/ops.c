@@ -20,6 +20,7 @@ static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_MATMUL] = {gpu_op_matmul, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_GATHER] = {gpu_op_gather, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_NORM] = {gpu_op_norm, NULL, 1, NULL},
+    [ACCEL_PLUGIN_OP_ATTENTION] = {gpu_op_attention, gpu_support_attention, 7, NULL},
 };
 
 const gpu_op *gpu_op_of(uint32_t op) { return &table[op <= ACCEL_PLUGIN_OP_COUNT ? op : 0]; }

@@ -243,7 +243,10 @@ GPU_OP(linear);
 GPU_OP(matmul);
 GPU_OP(gather);
 GPU_OP(norm);
+GPU_OP(attention);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
+int32_t gpu_support_attention(const accel_plugin_program *program, const accel_plugin_node *node, char *why,
+                              size_t why_size);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 
 #endif
