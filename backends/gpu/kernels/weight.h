@@ -40,7 +40,7 @@ FUNCTION float gpu_e2m1(uint c) {
 /* Code j of a word, before zero and scale. */
 FUNCTION float gpu_code(uint word, int j) {
 #if STORE == 0
-  return AS_FLOAT(word);
+  return j == 0 ? AS_FLOAT(word) : 0.0f;
 #elif STORE == 1
   return j == 0 ? HALF_LO(word) : HALF_HI(word);
 #elif STORE == 2
@@ -62,7 +62,7 @@ FUNCTION float gpu_code(uint word, int j) {
 
 /* Sets the floats s and z of the group of (row, column k): an element is (code - z) * s. */
 #if STORE <= 2
-#define WEIGHT_SCALE(row, k, s, z) s = 1.0f, z = 0.0f
+#define WEIGHT_SCALE(row, k, s, z)
 #define WEIGHT_VALUE(word, j, s, z) gpu_code(word, j)
 #else
 #define WEIGHT_SCALE(row, k, s, z)                                                                          \
