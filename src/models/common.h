@@ -49,6 +49,7 @@ typedef struct accel__build {
   bool is_base, in_head;            /* class is the base class; names asked for now are the head's own (no prefix) */
   accel__dim T, B;                  /* token rows, sequences */
   int32_t space;                    /* ragged space of the tokens */
+  uint32_t side;                    /* of the inputs added now (model.h): 1 for those of a decoder beside an encoder */
   const char *output_path;          /* in front of hidden_states.N: "text_model_output."; NULL none */
   accel__tensor lengths, input_ids, token_type_ids, position_ids, span; /* [B], [T] ...; -1 absent */
   int64_t position_offset; /* position id of a sequence's first token (RoBERTa: pad_id + 1) */
@@ -127,7 +128,8 @@ accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, u
                                  uint32_t part, uint32_t parts, const char *name);
 
 /* ---- packed inputs ---- */
-/* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers' order. */
+/* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers' order.  With b->side 1, the
+ * decoder's: decoder_lengths, decoder_input_ids, for as many items as b->B says. */
 void accel__add_tokens(accel__build *b, int64_t vocab);
 void accel__add_token_types(accel__build *b, int64_t types);
 /* An input handed on whole, [B, ...] of F32 or I32; its dims may be symbols of its own. */

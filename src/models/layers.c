@@ -108,7 +108,7 @@ accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uin
 static void add_input(accel__build *b, const char *name, accel__tensor t, accel__input_kind kind,
                       accel__input_default otherwise, int64_t max) {
   b->input[b->model->n_inputs++] =
-      (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max};
+      (accel__model_input){.name = name, .tensor = t, .kind = kind, .otherwise = otherwise, .max = max, .side = b->side};
 }
 
 accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype, uint32_t rank,
@@ -125,12 +125,14 @@ static accel__tensor token_input(accel__build *b, const char *name, int64_t max,
 }
 
 void accel__add_tokens(accel__build *b, int64_t vocab) {
-  b->T = accel__symbol(b->p, "T", 1, 0, 128);
-  b->B = accel__symbol(b->p, "B", 1, 0, 1);
-  b->lengths = accel__input(b->p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &b->B);
-  add_input(b, "lengths", b->lengths, ACCEL__INPUT_LENGTHS, ACCEL__DEFAULT_REQUIRED, 0);
-  b->space = accel__space_ragged(b->p, "tokens", b->lengths, b->T, b->B);
-  b->input_ids = token_input(b, "input_ids", vocab, ACCEL__DEFAULT_REQUIRED);
+  const bool second = b->side == 1;
+  const char *lengths = second ? "decoder_lengths" : "lengths";
+  b->T = accel__symbol(b->p, second ? "Td" : "T", 1, 0, second ? 1 : 128);
+  if (!second) b->B = accel__symbol(b->p, "B", 1, 0, 1);
+  b->lengths = accel__input(b->p, lengths, ACCEL_PLUGIN_I32, -1, 1, &b->B);
+  add_input(b, lengths, b->lengths, ACCEL__INPUT_LENGTHS, ACCEL__DEFAULT_REQUIRED, 0);
+  b->space = accel__space_ragged(b->p, second ? "decoder_tokens" : "tokens", b->lengths, b->T, b->B);
+  b->input_ids = token_input(b, second ? "decoder_input_ids" : "input_ids", vocab, ACCEL__DEFAULT_REQUIRED);
   b->model->vocab_size = vocab;
 }
 
@@ -139,7 +141,7 @@ void accel__add_token_types(accel__build *b, int64_t types) {
 }
 
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset) {
-  b->position_ids = token_input(b, "position_ids", max, otherwise);
+  b->position_ids = token_input(b, b->side == 1 ? "decoder_position_ids" : "position_ids", max, otherwise);
   b->position_offset = offset;
 }
 

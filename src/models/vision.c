@@ -300,7 +300,8 @@ static accel__tensor projection(accel__build *b, const accel__block *c, accel__t
   const char *const name[3] = {c->q, c->k, c->v};
   int64_t width = c->head_dim > 0 ? c->head_dim * c->heads : c->hidden;
   if (c->k == NULL) return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "%s.%s", path, c->q);
-  return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "%s.%s", path, name[part]);
+  const bool bias = c->qkv_bias && !(c->no_k_bias && part == 1);
+  return accel__dense_layer(b, x, width, bias, -1, NULL, "%s.%s", path, name[part]);
 }
 
 /* act(first half) * second half of <path>.<fused_gate> [2*inner, hidden] */
@@ -345,6 +346,16 @@ accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, con
   for (uint32_t i = 0; i < 3; i++)
     x = accel__dense_layer(b, x, i < 2 ? hidden : out, true, -1, i < 2 ? &relu : NULL, "%s.layers.%u", name, i);
   return x;
+}
+
+accel__tensor accel__weighted_states(accel__build *b, const accel__tensor *states, int64_t n, accel__tensor weights) {
+  accel__attr axis = ACCEL_I(AXIS, 0);
+  accel__tensor w = accel__node(b->p, ACCEL_PLUGIN_OP_SOFTMAX, &weights, 1, &axis, 1, NULL, 1), sum = -1;
+  for (int64_t i = 0; i < n; i++) {
+    accel__tensor part = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, states[i], accel__slice(b->p, w, 0, i, i + 1));
+    sum = i == 0 ? part : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, sum, part);
+  }
+  return sum;
 }
 
 void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked) {

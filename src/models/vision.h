@@ -89,7 +89,7 @@ typedef struct accel__block {
   const char *q, *k, *v, *o, *norm1, *norm2, *up, *down; /* names below the layer's path; k NULL: q is fused [3C,C] */
   int64_t hidden, heads, inner, head_dim;                /* head_dim 0: hidden / heads */
   double eps, scale;
-  bool qkv_bias, o_bias, causal;
+  bool qkv_bias, no_k_bias, o_bias, causal;
   accel__activation act;
   const char *gate; /* SwiGLU: act(gate) * up; NULL: act(up) */
   const char
@@ -102,6 +102,8 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
 
 /* <name>.layers.0 .. 2 with relu between them: the box and class heads of DETR and YOLOS. */
 accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name);
+/* Sum of n tensors with softmaxed weights [n]: the layers of an encoder, as classifiers of sounds weigh them. */
+accel__tensor accel__weighted_states(accel__build *b, const accel__tensor *states, int64_t n, accel__tensor weights);
 /* "last_hidden_state" and the like from rows: [B,S,C] of b->B items */
 void accel__output_items(accel__build *b, const char *name, accel__tensor rows, accel__dim per_item, bool asked);
 void accel__hidden_items(accel__build *b, accel__tensor rows, accel__dim per_item); /* the next hidden_states.N */

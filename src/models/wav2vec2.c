@@ -259,14 +259,7 @@ static accel__tensor adapter(accel__build *b, wave *m, accel__tensor x) {
 static accel__tensor weighted(accel__build *b, const wave *m, accel__tensor x) {
   if (!m->weighted) return x;
   const int64_t n = m->layers + 1;
-  accel__tensor w = accel__table(b, 1, &n, "layer_weights"), sum = -1;
-  accel__attr axis = ACCEL_I(AXIS, 0);
-  w = accel__node(b->p, ACCEL_PLUGIN_OP_SOFTMAX, &w, 1, &axis, 1, NULL, 1);
-  for (int64_t i = 0; i < n; i++) {
-    accel__tensor part = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, m->states[i], accel__slice(b->p, w, 0, i, i + 1));
-    sum = i == 0 ? part : accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, sum, part);
-  }
-  return sum;
+  return accel__weighted_states(b, m->states, n, accel__table(b, 1, &n, "layer_weights"));
 }
 
 static accel_status heads(accel__build *b, wave *m, accel__tensor x) {

@@ -110,8 +110,33 @@ def clap_fixtures():
     yield "clap_text_projection", dict(config=text, prefixed=False, cases=[case("ClapTextModelWithProjection", "batch", words)], dtype=torch.bfloat16)
 
 
+# ---- Whisper ----
+
+def whisper(**more):
+    return T.WhisperConfig(**{"vocab_size": 53, "num_mel_bins": 10, "d_model": 24, "max_source_positions": 17, "max_target_positions": 12, "encoder_layers": 2,
+                              "decoder_layers": 2, "encoder_attention_heads": 3, "decoder_attention_heads": 4, "encoder_ffn_dim": 31, "decoder_ffn_dim": 29,
+                              "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3, "begin_suppress_tokens": None, "num_labels": 5,
+                              "classifier_proj_size": 9, **more})
+
+
+def whisper_fixtures():
+    seed("heard")
+    heard = {"input_features": torch.randn(3, 10, 34)}
+    said = {**heard, "decoder_input_ids": torch.randint(4, 53, (3, 7))}
+    mask = torch.ones(3, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    padded = {**said, "decoder_attention_mask": mask}
+    yield "whisper", dict(config=whisper(), cases=[case("WhisperForConditionalGeneration", "plain", said, args=HIDDEN), case("WhisperModel", "plain", said, args=HIDDEN),
+                                                   case("WhisperModel", "padded", padded, mask={"last_hidden_state": mask}),
+                                                   case("WhisperForConditionalGeneration", "padded", padded, mask={"logits": mask})])
+    odd = whisper(activation_function="relu", encoder_layers=1, decoder_layers=3, num_mel_bins=10, use_weighted_layer_sum=True)
+    yield "whisper_fp16", dict(config=odd, cases=[case("WhisperForConditionalGeneration", "plain", said)], dtype=torch.float16)
+    yield "whisper_classes", dict(config=whisper(), cases=[case("WhisperForAudioClassification", "batch", heard)], dtype=torch.bfloat16)
+    yield "whisper_weighted", dict(config=odd, cases=[case("WhisperForAudioClassification", "batch", heard)])
+
+
 def main():
-    tiny_models.run([ast_fixtures, wave_fixtures, clap_fixtures], "goldens_audio.list", sys.argv[1:])
+    tiny_models.run([ast_fixtures, wave_fixtures, clap_fixtures, whisper_fixtures], "goldens_audio.list", sys.argv[1:])
 
 
 if __name__ == "__main__":
