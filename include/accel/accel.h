@@ -419,6 +419,59 @@ ACCEL_API accel_fill_params accel_fill_params_default(void);
 ACCEL_API accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out);
 ACCEL_API void accel_fills_free(accel_fills **fills);
 
+/* ---- pictures and sounds --------------------------------------------------------------------------------------------- */
+
+/* A picture (JPEG, PNG, WebP) or a sound (WAV; FLAC, Ogg, MP3, AIFF when libsndfile is there). */
+typedef struct accel_media {
+  const char *name; /* path of the file, or what messages call the bytes */
+  const void *data; /* NULL: the file `name` is read; else its bytes */
+  size_t n;         /* bytes of data */
+} accel_media;
+typedef struct accel_preprocess_params {
+  uint32_t size;
+  const accel_media *images, *sounds;
+  uint32_t n_images, n_sounds;
+  int32_t pillow; /* 1: pictures are resized as Pillow rounds; 0: as torchvision does, which transformers 5 prefers */
+  uint64_t seed;  /* where CLAP's extractor cuts sounds that are too long */
+} accel_preprocess_params;
+ACCEL_API accel_preprocess_params accel_preprocess_params_default(void);
+/* What the model would be given for these pictures or sounds: pixel_values, pixel_mask, image_sizes, input_features,
+ * input_values, attention_mask, is_longer, as the processor of its directory (preprocessor_config.json) makes them.  Sounds
+ * are brought to the model's sampling rate. */
+ACCEL_API accel_status accel_preprocess(accel *ctx, const char *model, const accel_preprocess_params *params, accel_tensors **out);
+
+/* Pipelines image-classification and audio-classification: result i belongs to item i. */
+ACCEL_API accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
+                                             const accel_classify_params *params, accel_classifications **out);
+ACCEL_API accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
+                                             const accel_classify_params *params, accel_classifications **out);
+/* Pipeline zero-shot-image-classification: every label's score, best first; id counts the labels given.  hypothesis: the sentence
+ * that "{}" in it makes of a label; NULL: "This is a photo of {}." */
+ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *images, uint32_t n, const char *const *labels,
+                                             uint32_t n_labels, const char *hypothesis, accel_classifications **out);
+
+typedef struct accel_detection {
+  double score;
+  int64_t id;
+  const char *label;
+  float xmin, ymin, xmax, ymax; /* pixels of the picture as it was given (upright) */
+} accel_detection;
+typedef struct accel_detect_params {
+  uint32_t size;
+  double threshold; /* scores above it count; default 0.5 */
+} accel_detect_params;
+typedef struct accel_detections {
+  uint32_t n;                          /* pictures */
+  const uint32_t *count;               /* [n] */
+  const accel_detection *const *object; /* [n][count[i]], in the order of the model's queries */
+  const int32_t (*side)[2];            /* [n] height, width */
+} accel_detections;
+ACCEL_API accel_detect_params accel_detect_params_default(void);
+/* Pipeline object-detection. */
+ACCEL_API accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images, uint32_t n, const accel_detect_params *params,
+                                            accel_detections **out);
+ACCEL_API void accel_detections_free(accel_detections **detections);
+
 /* ---- text generation ------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_token_logprob {

@@ -14,7 +14,7 @@
 
 #include "accel/accel.h"
 
-typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_COUNT, CLI_NUMBER, CLI_SIZE, CLI_CHOICE, CLI_MAYBE } cli_kind;
+typedef enum cli_kind { CLI_FLAG, CLI_TEXT, CLI_TEXTS, CLI_COUNT, CLI_NUMBER, CLI_SIZE, CLI_CHOICE, CLI_MAYBE } cli_kind;
 typedef enum cli_option_id {
 #define OPTION(id, ...) OPT_##id,
 #include "cli/options.def"
@@ -49,6 +49,8 @@ extern const size_t cli_command_count;
 struct cli_run {
   const cli_command *command;
   const char *value[OPT_END]; /* NULL: not given; "1": a flag, or a MAYBE without its value */
+  const char **given;         /* [n_given] values of TEXTS options in the order given, each behind the option's number */
+  uint32_t n_given;
   char **args;                /* operands */
   int n_args;
   accel *ctx; /* see cli_context */
@@ -59,6 +61,8 @@ struct cli_run {
 /* Reads argv[1..) (argv[0]: the sub-command) and the environment.  0, or 2 after telling what is wrong. */
 int cli_parse(cli_run *run, int argc, char **argv);
 bool cli_takes(const cli_command *command, cli_option_id id);
+/* Values of a TEXTS option; malloc'd list of *n pointers, NULL when there are none (or no memory). */
+const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n);
 static inline bool cli_flag(const cli_run *run, cli_option_id id) { return run->value[id] != NULL; }
 int64_t cli_count(const cli_run *run, cli_option_id id, int64_t otherwise);
 double cli_number(const cli_run *run, cli_option_id id, double otherwise); /* of a NUMBER */

@@ -1,5 +1,6 @@
 /* main.c - the accel tool: finds the sub-command in the table and runs it. */
 #include <locale.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/print.h"
@@ -44,6 +45,8 @@ int main(int argc, char **argv) {
   int code = cli_parse(&run, argc - 1, argv + 1);
   if (!code && cli_flag(&run, OPT_HELP)) {
     char *topic[] = {(char *)run.command->name};
+    free(run.given);
+    run.given = NULL;
     run.n_args = 1;
     run.args = topic;
     return cmd_help(&run);
@@ -51,6 +54,7 @@ int main(int argc, char **argv) {
   if (!code) code = run.command->run(&run);
   cli_progress_end();
   accel_destroy(&run.ctx);
+  free(run.given);
   int written = cli_flush(&run);
   return code ? code : written;
 }

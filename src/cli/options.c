@@ -164,7 +164,22 @@ static int parse_option(cli_run *run, int argc, char **argv, int *i) {
   }
   int code = check_value(run, id, from, value);
   if (!code) run->value[id] = value;
+  if (!code && o->kind == CLI_TEXTS) {
+    run->given[run->n_given++] = cli_options[id].name;
+    run->given[run->n_given++] = value;
+  }
   return code;
+}
+
+const char **cli_values(const cli_run *run, cli_option_id id, uint32_t *n) {
+  const char **list = malloc((run->n_given + 1) * sizeof *list);
+  *n = 0;
+  for (uint32_t i = 0; list && i < run->n_given; i += 2)
+    if (run->given[i] == cli_options[id].name) list[(*n)++] = run->given[i + 1];
+  if (list && !*n && run->value[id]) list[(*n)++] = run->value[id]; /* from the environment */
+  if (list && *n) return list;
+  free(list);
+  return NULL;
 }
 
 /* Options that were not given take the value of their twin in the environment; an empty variable counts as none. */
@@ -194,6 +209,8 @@ static int parse_environment(cli_run *run) {
 int cli_parse(cli_run *run, int argc, char **argv) {
   bool only_operands = false;
   run->args = argv + 1; /* operands are moved to the front */
+  run->given = malloc(2 * (size_t)argc * sizeof *run->given);
+  if (!run->given) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   for (int i = 1; i < argc; ++i) {
     if (!only_operands && strcmp(argv[i], "--") == 0) {
       only_operands = true;

@@ -38,6 +38,8 @@ void cli_json_raw(cli_json *json, const char *key, const char *text);
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
 /* Prints text that is JSON already as the whole result. */
 int cli_json_whole(cli_run *run, const char *text);
+/* "results": for each input its labels with their scores. */
+void cli_json_labels(cli_json *json, const accel_classifications *found);
 
 /* ---- tables ---- */
 
@@ -63,5 +65,8 @@ const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
 /* The cosine of every two of n vectors as a table. */
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n);
 int cli_flush(cli_run *run); /* stdout; a failed write is exit code 1 */
+
+/* Scores and labels, the name of each input (NULL-terminated strings) behind its first. */
+void cli_print_labels(const accel_classifications *found, const char *const *names, const char *heading);
 
 #endif

@@ -102,6 +102,15 @@ static accel_status choose(const accel__model_request *request, const accel__arc
 /* Pipeline name of a class. */
 static const char *task_of(const char *class_name) {
   static const char *const tasks[][2] = {
+      {"Wav2Vec2ForSequenceClassification", "audio-classification"},
+      {"HubertForSequenceClassification", "audio-classification"},
+      {"ForAudioClassification", "audio-classification"},
+      {"ForImageClassification", "image-classification"},
+      {"ForImageClassificationWithTeacher", "image-classification"},
+      {"ForObjectDetection", "object-detection"},
+      {"ForCTC", "automatic-speech-recognition"},
+      {"CLIPModel", "zero-shot-image-classification"},
+      {"SiglipModel", "zero-shot-image-classification"},
       {"ForSequenceClassification", "text-classification"},
       {"ForTokenClassification", "token-classification"},
       {"ForQuestionAnswering", "question-answering"},

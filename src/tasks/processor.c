@@ -76,12 +76,16 @@ accel_status accel__processor_new(accel_endpoint *ep, const accel__sentence_modu
 
 accel__processor *accel__processor_for(const accel_endpoint *ep) { return ep->processor; }
 
+accel_status accel__task_check(const accel_endpoint *ep, const char *task) {
+  if (!strcmp(task, "feature-extraction") || !strcmp(task, ep->model->task)) return ACCEL_OK;
+  return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does %s, not %s", ep->name, ep->model->architecture,
+                                   ep->model->task, task),
+                       "use a checkpoint with a head for %s", task);
+}
+
 accel_status accel__processor_check(const accel_endpoint *ep, const char *task) {
   const accel__processor *p = ep->processor;
-  if (strcmp(task, "feature-extraction") && strcmp(task, ep->model->task))
-    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does %s, not %s", ep->name, ep->model->architecture,
-                                     ep->model->task, task),
-                         "use a checkpoint with a head for %s", task);
+  ACCEL_TRY(accel__task_check(ep, task));
   if (p->tokenizer) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: no tokenizer for text: %s", ep->name, p->no_tokenizer);
 }

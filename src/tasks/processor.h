@@ -27,6 +27,8 @@ typedef struct accel__processor {
 accel_status accel__processor_new(accel_endpoint *ep, const accel__sentence_modules *modules,
                                   const accel_init_params *params);
 accel__processor *accel__processor_for(const accel_endpoint *ep);
+/* ACCEL_ERROR_UNSUPPORTED when the model's head does not serve `task`. */
+accel_status accel__task_check(const accel_endpoint *ep, const char *task);
 /* ACCEL_ERROR_UNSUPPORTED when the endpoint has no tokenizer, or its head does not serve `task` ("text-classification"). */
 accel_status accel__processor_check(const accel_endpoint *ep, const char *task);
 

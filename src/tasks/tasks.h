@@ -18,6 +18,15 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
                               accel_fills **out);
 accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_generate_params *params,
                              accel_generations **out);
+accel_status accel__preprocess(accel *ctx, const char *model, const accel_preprocess_params *params, accel_tensors **out);
+accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_classify_params *params,
+                                    accel_classifications **out);
+accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *sounds, uint32_t n, const accel_classify_params *params,
+                                    accel_classifications **out);
+accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n, const char *const *labels,
+                                    uint32_t n_labels, const char *hypothesis, accel_classifications **out);
+accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_detect_params *params,
+                                   accel_detections **out);
 /* Results of the tasks are one arena each, at offset 0 behind the public struct: see accel__task_result. */
 
 /* A result that owns an arena: allocates `size` bytes (the public struct) with the arena hidden in front; everything the

@@ -1,0 +1,209 @@
+/* pictures.c - transformers' pipelines over pictures: image-classification, object-detection,
+ * zero-shot-image-classification. Pictures run one at a time, as those pipelines do it: padding to a common size would
+ * change the numbers of some models. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "dispatch/pack.h"
+#include "tasks/media.h"
+#include "tasks/processor.h"
+#include "tasks/scores.h"
+#include "tasks/tasks.h"
+
+typedef struct picture_job {
+  accel_endpoint *ep;
+  accel__image_processor processor;
+  accel__arena *arena;        /* of the result */
+  const accel_tensors *texts; /* zero-shot: tokens of the labels */
+} picture_job;
+
+/* YOLOS' processor makes a pixel_mask that the model does not look at. */
+static bool takes(const accel__model *model, const char *input) {
+  for (uint32_t i = 0; i < model->n_inputs; i++)
+    if (!strcmp(model->inputs[i].name, input)) return true;
+  return false;
+}
+
+/* Reads a picture and runs it; the wanted outputs, and its sides. */
+static accel_status run_picture(const picture_job *job, const accel_media *media, const char *const *names, uint32_t n_names,
+                                int32_t side[2], accel_tensors **out) {
+  accel__image image;
+  accel_tensors *in = NULL;
+  ACCEL_TRY(accel__media_image(media, &image));
+  side[0] = image.height;
+  side[1] = image.width;
+  accel_status status = accel__image_tensors(&job->processor, &image, 1, job->ep->ctx->pool, &in);
+  accel__image_free(&image);
+  if (status == ACCEL_OK) {
+    accel_tensor item[8];
+    uint32_t n = 0;
+    for (uint32_t i = 0; job->texts && i < job->texts->n && n < 8; i++) item[n++] = job->texts->item[i];
+    for (uint32_t i = 0; i < in->n && n < 8; i++)
+      if (takes(job->ep->model, in->item[i].name)) item[n++] = in->item[i];
+    status = accel__run_padded(job->ep, &(accel_tensors){n, item}, names, n_names, out);
+  }
+  accel__tensors_free(&in);
+  return status;
+}
+
+static accel_status begin(picture_job *job, const char *task) {
+  const char *directory;
+  ACCEL_TRY(accel__task_check(job->ep, task));
+  ACCEL_TRY(accel__media_directory(job->ep, &directory));
+  return accel__image_processor_load(directory, &job->processor);
+}
+
+/* ---- labels ---- */
+
+accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                    const accel_classify_params *params, accel_classifications **out) {
+  static const char *const names[] = {"logits"};
+  accel_classifications *result = accel__task_result(sizeof *result);
+  picture_job job = {.ep = ep};
+  accel__score_function function = ACCEL__SCORE_NONE;
+  if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
+  job.arena = accel__task_arena(result);
+  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
+  const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
+  accel_status status = count && score ? begin(&job, "image-classification") : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = accel__choose_function(ep->model, params->function, &function);
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    accel_tensors *found = NULL;
+    int32_t side[2];
+    count[i] = params->top_k;
+    status = run_picture(&job, &images[i], names, 1, side, &found);
+    if (status == ACCEL_OK)
+      status = accel__rank_labels(found->item[0].data, ep->model->labels, (uint32_t)ep->model->num_labels, function,
+                                  job.arena, &score[i], &count[i]);
+    accel__tensors_free(&found);
+  }
+  *result = (accel_classifications){.n = n, .count = count, .score = score};
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}
+
+/* ---- zero-shot: labels as sentences ---- */
+
+static char *sentence(accel__arena *arena, const char *hypothesis, const char *label) {
+  const char *hole = strstr(hypothesis, "{}");
+  return accel__arena_printf(arena, "%.*s%s%s", (int)(hole ? hole - hypothesis : (ptrdiff_t)strlen(hypothesis)), hypothesis,
+                             hole ? label : "", hole ? hole + 2 : "");
+}
+
+/* input_ids and attention_mask [labels, longest]; SigLIP was trained on rows padded to 64, and looks at the padding. */
+static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n, bool siglip,
+                                  accel_tensors **out) {
+  int64_t length = siglip ? 64 : 1;
+  for (uint32_t i = 0; i < n; i++)
+    if (!siglip && (int64_t)enc[i].n > length) length = enc[i].n;
+  const accel_tensor like[] = {{"input_ids", ACCEL_I64, 2, {n, length}, NULL},
+                               {"attention_mask", ACCEL_I64, 2, {n, length}, NULL}};
+  ACCEL_TRY(accel__tensors_new(like, siglip ? 1 : 2, out));
+  int64_t *ids = (*out)->item[0].data, *mask = siglip ? NULL : (*out)->item[1].data;
+  for (uint32_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < length; k++) {
+      ids[i * length + k] = k < (int64_t)enc[i].n ? enc[i].ids[k] : ep->model->pad_id < 0 ? 0 : ep->model->pad_id;
+      if (mask) mask[i * length + k] = k < (int64_t)enc[i].n;
+    }
+  return ACCEL_OK;
+}
+
+accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n, const char *const *labels,
+                                    uint32_t n_labels, const char *hypothesis, accel_classifications **out) {
+  static const char *const names[] = {"logits_per_image"};
+  const bool siglip = strstr(ep->model->model_type, "siglip") != NULL;
+  accel_classifications *result = accel__task_result(sizeof *result);
+  picture_job job = {.ep = ep};
+  accel_tensors *texts = NULL;
+  accel__encoding *enc = calloc((size_t)n_labels + 1, sizeof *enc);
+  accel_status status = ACCEL_OK;
+  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n_labels * sizeof *enc));
+  job.arena = accel__task_arena(result);
+  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
+  const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
+  const char **text = accel__arena_array(job.arena, n_labels, sizeof *text);
+  if (!count || !score || !text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
+  ACCEL_GOTO(begin(&job, "zero-shot-image-classification"));
+  for (uint32_t i = 0; i < n_labels; i++)
+    if (!(text[i] = sentence(job.arena, hypothesis, labels[i]))) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = siglip ? 64 : accel__processor_for(ep)->max_length};
+  ACCEL_GOTO(accel__encode_texts(ep, text, NULL, n_labels, &how, enc));
+  ACCEL_GOTO(label_tensors(ep, enc, n_labels, siglip, &texts));
+  job.texts = texts;
+  for (uint32_t i = 0; i < n; i++) {
+    accel_tensors *found = NULL;
+    int32_t side[2];
+    ACCEL_GOTO(run_picture(&job, &images[i], names, 1, side, &found));
+    status = accel__rank_labels(found->item[0].data, labels, n_labels, siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX,
+                                job.arena, &score[i], &count[i]);
+    accel__tensors_free(&found);
+    if (status != ACCEL_OK) goto done;
+  }
+  *result = (accel_classifications){.n = n, .count = count, .score = score};
+done:
+  accel__tensors_free(&texts);
+  accel__encodings_free(enc, n_labels);
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}
+
+/* ---- objects ---- */
+
+/* logits [1, queries, classes + 1], the last of which says "nothing"; pred_boxes [1, queries, 4]: centre and sides, of 1. */
+static accel_status take_objects(const picture_job *job, const accel_tensors *found, const int32_t side[2], double threshold,
+                                 const accel_detection **out, uint32_t *count) {
+  const accel_tensor *logits = accel__find_tensor(found, "logits"), *boxes = accel__find_tensor(found, "pred_boxes");
+  const size_t queries = (size_t)logits->dim[1], classes = (size_t)logits->dim[2];
+  accel_detection *list = accel__arena_array(job->arena, queries, sizeof *list);
+  float *score = malloc(classes * sizeof *score);
+  *out = list;
+  *count = 0;
+  if (!list || !score) {
+    free(score);
+    return accel__no_memory(classes * sizeof *score);
+  }
+  for (size_t q = 0; q < queries && classes > 1; q++) {
+    const float *box = (const float *)boxes->data + 4 * q;
+    accel__softmax((const float *)logits->data + q * classes, classes, score);
+    const size_t best = accel__argmax(score, classes - 1);
+    if (!(score[best] > threshold)) continue;
+    const char *label = best < (size_t)job->ep->model->num_labels ? job->ep->model->labels[best] : "?";
+    list[(*count)++] = (accel_detection){.score = score[best],
+                                         .id = (int64_t)best,
+                                         .label = accel__arena_string(job->arena, label),
+                                         .xmin = (box[0] - 0.5f * box[2]) * (float)side[1],
+                                         .ymin = (box[1] - 0.5f * box[3]) * (float)side[0],
+                                         .xmax = (box[0] + 0.5f * box[2]) * (float)side[1],
+                                         .ymax = (box[1] + 0.5f * box[3]) * (float)side[0]};
+  }
+  free(score);
+  return ACCEL_OK;
+}
+
+accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                   const accel_detect_params *params, accel_detections **out) {
+  static const char *const names[] = {"logits", "pred_boxes"};
+  accel_detections *result = accel__task_result(sizeof *result);
+  picture_job job = {.ep = ep};
+  if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
+  job.arena = accel__task_arena(result);
+  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
+  const accel_detection **object = accel__arena_array(job.arena, n, sizeof *object);
+  int32_t(*side)[2] = accel__arena_array(job.arena, n, sizeof *side);
+  accel_status status = count && object && side ? begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    accel_tensors *found = NULL;
+    status = run_picture(&job, &images[i], names, 2, side[i], &found);
+    if (status == ACCEL_OK) status = take_objects(&job, found, side[i], params->threshold, &object[i], &count[i]);
+    accel__tensors_free(&found);
+  }
+  *result = (accel_detections){.n = n, .count = count, .object = object, .side = (const int32_t(*)[2])side};
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Makes tests/fixtures/media: tiny random-weight models with their processors, and what transformers' pipelines make of pictures and sounds.
+
+    python3 tests/goldens/make_media_goldens.py        needs torchvision and soundfile beside requirements.txt
+
+One directory per model with golden.json: {"command": sub-command of the accel tool, "cases": [{"args": [...], "files": [...], "want": [...]}]};
+files are relative to tests/fixtures: pictures of make_image_goldens.py, sounds of make_audio_goldens.py.
+"""
+import json
+import os
+import pathlib
+import shutil
+import warnings
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+warnings.filterwarnings("ignore")
+import soundfile
+import torch
+import transformers as T
+
+from make_encoder_goldens import randomise
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
+ROOT = FIXTURES / "media"
+PICTURES = [f"image/pictures/{n}" for n in ("rgb.png", "turned_6.jpg", "grey_alpha.png", "colour_420.jpg")]
+SOUNDS = [f"audio/sounds/{n}" for n in ("s16.wav", "f32.wav", "f64.wav")]
+SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+
+
+def save(name, model, *processors):
+    directory = ROOT / name
+    randomise(model)
+    model.eval()
+    model.save_pretrained(directory)
+    for p in processors:
+        p.save_pretrained(directory)
+    return directory
+
+
+def write(directory, command, cases):
+    (directory / "golden.json").write_text(json.dumps({"command": command, "cases": cases}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def pipeline(task, directory):
+    return T.pipeline(task, model=str(directory), device="cpu", model_kwargs={"attn_implementation": "eager"})
+
+
+def paths(files):
+    return [str(FIXTURES / f) for f in files]
+
+
+def classify(name, config, processor, **labels):
+    config.num_labels = 7
+    for key, value in labels.items():
+        setattr(config, key, value)
+    directory = save(name, T.AutoModelForImageClassification.from_config(config), processor)
+    run = pipeline("image-classification", directory)
+    cases = [{"args": args, "files": PICTURES, "want": [run(p, **how) for p in paths(PICTURES)]}
+             for args, how in (([], {}), (["--top-k", "2"], dict(top_k=2)), (["--function", "sigmoid"], dict(function_to_apply="sigmoid")))]
+    write(directory, "classify", cases)
+
+
+def detect(name, config, processor):
+    config.num_labels = 4
+    config.id2label = {0: "cat", 1: "dog", 2: "tree", 3: "sea"}
+    directory = save(name, T.AutoModelForObjectDetection.from_config(config), processor)
+    run = pipeline("object-detection", directory)
+    cases = [{"args": ["--threshold", str(x)], "files": PICTURES, "want": [run(p, threshold=x) for p in paths(PICTURES)]} for x in (0.25, 0.45)]
+    assert any(cases[0]["want"]), name
+    write(directory, "detect-objects", cases)
+
+
+def zero_shot(name):
+    text = dict(vocab_size=120, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, max_position_embeddings=32, projection_dim=12)
+    tokenizer = word_tokenizer()
+    text.update(vocab_size=len(tokenizer), bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
+    config = T.CLIPConfig(text_config=text, vision_config={**SMALL, "image_size": 20, "patch_size": 5, "projection_dim": 12}, projection_dim=12)
+    processor = T.CLIPImageProcessor(size={"shortest_edge": 20}, crop_size={"height": 20, "width": 20})
+    directory = save(name, T.CLIPModel(config), processor, tokenizer)
+    run = pipeline("zero-shot-image-classification", directory)
+    labels = ["a cat", "dog", "the wide sea", "tree"]
+    cases = [{"args": ["--labels", ",".join(labels), *args], "files": PICTURES, "want": [run(p, candidate_labels=labels, **how) for p in paths(PICTURES)]}
+             for args, how in (([], {}), (["--hypothesis", "photo: {}"], dict(hypothesis_template="photo: {}")))]
+    write(directory, "zero-shot-image", cases)
+
+
+def word_tokenizer():
+    """Words and single letters, between <s> and </s>."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    words = ["<pad>", "<s>", "</s>", "<unk>", "this", "is", "a", "photo", "of", "cat", "dog", "tree", "the", "wide", "sea", ".", ":"]
+    t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    t.normalizer = normalizers.Lowercase()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
+    return T.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", model_max_length=32)
+
+
+def hear(name, config, extractor, cls):
+    config.num_labels = 6
+    directory = save(name, getattr(T, cls)(config), extractor)
+    run = pipeline("audio-classification", directory)
+    want = []
+    for f in SOUNDS:
+        x, rate = soundfile.read(FIXTURES / f, dtype="float32")
+        assert rate == extractor.sampling_rate
+        want.append([[{"label": r["label"], "score": r["score"]} for r in run(x.copy(), top_k=k)] for k in (5, 2)])
+    cases = [{"args": args, "files": SOUNDS, "want": [w[i] for w in want]} for i, args in enumerate(([], ["--top-k", "2"]))]
+    write(directory, "audio-classify", cases)
+
+
+def main():
+    shutil.rmtree(ROOT, ignore_errors=True)
+    classify("vit", T.ViTConfig(**SMALL, image_size=20, patch_size=5), T.ViTImageProcessor(size={"height": 20, "width": 20}))
+    classify("resnet", T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic"),
+             T.ConvNextImageProcessor(size={"shortest_edge": 32}, crop_pct=0.875), problem_type="multi_label_classification")
+    backbone = T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic", out_features=["stage2"])
+    detect("detr", T.DetrConfig(backbone_config=backbone, d_model=16, num_queries=7, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                                decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16), T.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 64}))
+    detect("yolos", T.YolosConfig(**SMALL, image_size=[32, 48], patch_size=8, num_detection_tokens=5), T.YolosImageProcessor(size={"shortest_edge": 32, "longest_edge": 64}))
+    zero_shot("clip")
+    hear("ast", T.ASTConfig(**SMALL, patch_size=8, frequency_stride=6, time_stride=6, max_length=30, num_mel_bins=24), T.ASTFeatureExtractor(max_length=30, num_mel_bins=24), "ASTForAudioClassification")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Pictures and sounds through the accel tool against what transformers' pipelines gave for the same files (tests/fixtures/media, made by
+tests/goldens/make_media_goldens.py): labels and boxes exactly, scores within 1e-4, on each device given in ACCEL_TEST_DEVICES.
+"""
+import json
+import os
+import tempfile
+import unittest
+
+from test_tasks import ACCEL, DEVICES, ROOT, accel  # noqa: F401  (ACCEL names the tool in messages)
+
+FIXTURES = os.path.join(ROOT, "tests", "fixtures")
+MEDIA = os.path.join(FIXTURES, "media")
+
+
+def path(name):
+    return os.path.join(FIXTURES, name)
+
+
+def arguments(command, files):
+    """classify takes pictures by option, the others as operands."""
+    return [a for f in files for a in ("--image", path(f))] if command == "classify" else [path(f) for f in files]
+
+
+class Pipelines(unittest.TestCase):
+    def check(self, got, want):
+        self.assertEqual(len(got), len(want))
+        for g, w in zip(got, want):
+            self.assertEqual([r["label"] for r in g], [r["label"] for r in w])
+            self.assertEqual([r.get("box") for r in g], [r.get("box") for r in w])
+            for a, b in zip(g, w):
+                self.assertAlmostEqual(a["score"], b["score"], delta=1e-4 * max(1e-2, abs(b["score"])) + 1e-6)
+
+    def test_as_python_gives_them(self):
+        models = sorted(os.listdir(MEDIA))
+        self.assertGreaterEqual(len(models), 6)
+        for device in DEVICES:
+            for model in models:
+                with open(os.path.join(MEDIA, model, "golden.json"), encoding="utf-8") as f:
+                    golden = json.load(f)
+                for case in golden["cases"]:
+                    with self.subTest(device=device, model=model, args=case["args"]):
+                        out, _ = accel(golden["command"], os.path.join(MEDIA, model), *arguments(golden["command"], case["files"]), "--device", device,
+                                       "--json", "--quiet", *case["args"])
+                        self.check(json.loads(out)["results"], case["want"])
+
+    def test_preprocess(self):
+        with tempfile.TemporaryDirectory() as work:
+            made = os.path.join(work, "made.safetensors")
+            model = os.path.join(MEDIA, "detr")
+            out, _ = accel("preprocess", model, "--image", path("image/pictures/rgb.png"), "--image", path("image/pictures/turned_6.jpg"), "--output", made, "--json")
+            shapes = {t["name"]: t["shape"] for t in json.loads(out)["tensors"]}
+            self.assertEqual(shapes, {"pixel_values": [2, 3, 64, 64], "pixel_mask": [2, 64, 64]})
+            out, _ = accel("run", model, "--input", made, "--output", os.path.join(work, "out.safetensors"), "--quiet")
+            self.assertTrue(os.path.getsize(os.path.join(work, "out.safetensors")) > 100)
+
+    def test_what_cannot_be(self):
+        vit, ast = os.path.join(MEDIA, "vit"), os.path.join(MEDIA, "ast")
+        for expected, words, args in ((1, "nowhere.png", ("classify", vit, "--image", path("image/nowhere.png"))),
+                                      (1, "cut.jpg", ("classify", vit, "--image", path("image/bad/cut.jpg"))),
+                                      (3, "image-classification", ("detect-objects", vit, path("image/pictures/rgb.png"))),
+                                      (3, "no JPEG, PNG or WebP", ("classify", vit, "--image", path("audio/sounds/s16.wav"))),
+                                      (2, "one kind", ("classify", vit, "text", "--image", path("image/pictures/rgb.png"))),
+                                      (2, "--labels", ("zero-shot-image", os.path.join(MEDIA, "clip"), path("image/pictures/rgb.png"))),
+                                      (2, "--image", ("preprocess", vit)),
+                                      (2, "400 are needed", ("audio-classify", ast, path("audio/sounds/silence.wav"))),
+                                      (1, "feature_extractor_type", ("preprocess", vit, "--audio", path("audio/sounds/s16.wav"))),
+                                      (2, "threshold", ("detect-objects", os.path.join(MEDIA, "detr"), path("image/pictures/rgb.png"), "--threshold", "2"))):
+            _, err = accel(*args, expected=expected)
+            self.assertIn(words, err)
+
+
+if __name__ == "__main__":
+    unittest.main()
