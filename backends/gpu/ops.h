@@ -237,6 +237,8 @@ GPU_OP(reduce);
 GPU_OP(group_norm);
 GPU_OP(pool);
 GPU_OP(resize);
+GPU_OP(conv);
+GPU_OP(conv_transpose);
 GPU_OP(binary);
 GPU_OP(cast);
 GPU_OP(linear);

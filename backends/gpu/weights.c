@@ -34,8 +34,8 @@ static gpu_scale scale_of(const accel_plugin_format *f) {
   return f->scale == ACCEL_PLUGIN_F16 || f->scale == ACCEL_PLUGIN_E4M3 ? GPU_SCALE_HALF : GPU_SCALE_BF16;
 }
 
-/* Ops whose kernels decode operand `operand`. */
-static bool decodes(uint32_t op, uint32_t operand) {
+/* Ops whose kernels decode operand `operand` from a store; convolutions come in the four that the precisions give them. */
+static bool decodes(uint32_t op, uint32_t operand, gpu_store store) {
   switch (op) {
     case ACCEL_PLUGIN_OP_LINEAR:
       return operand == 1 || operand == 4;
@@ -43,7 +43,7 @@ static bool decodes(uint32_t op, uint32_t operand) {
       return operand == 0;
     case ACCEL_PLUGIN_OP_CONV:
     case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
-      return operand == 1;
+      return operand == 1 && store <= GPU_STORE_I8;
     case ACCEL_PLUGIN_OP_MOE:
       return operand == 3 || operand == 4;
   }
@@ -51,12 +51,12 @@ static bool decodes(uint32_t op, uint32_t operand) {
 }
 
 /* A weight that other ops read too is kept as fp32. */
-static bool keeps_format(const accel_plugin_program *p, uint32_t index) {
+static bool keeps_format(const accel_plugin_program *p, uint32_t index, gpu_store store) {
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       const int32_t t = p->node[i].in[k];
       if (t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT && p->tensor[t].weight == (int32_t)index &&
-          !decodes(p->node[i].op, k))
+          !decodes(p->node[i].op, k, store))
         return false;
     }
   for (uint32_t i = 0; i < p->n_entry; i++)
@@ -89,8 +89,10 @@ int32_t gpu_weight_format(const accel_plugin_program *program, uint32_t index, c
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *f) {
   gpu_weight w = {.outer = 1.0f};
   kit_weight_matrix(&p->weight[index], &w.n, &w.k);
-  if (keeps_format(p, index)) {
-    (void)store_of(f->store, &w.store);
+  gpu_store store = GPU_STORE_F32;
+  (void)store_of(f->store, &store);
+  if (keeps_format(p, index, store)) {
+    w.store = store;
     w.scale_kind = scale_of(f);
   }
   w.row_words = (uint32_t)(((uint64_t)w.k * store_bits[w.store] + 31) / 32);
