@@ -464,7 +464,7 @@ typedef struct accel_detections {
   uint32_t n;                          /* pictures */
   const uint32_t *count;               /* [n] */
   const accel_detection *const *object; /* [n][count[i]], in the order of the model's queries */
-  const int32_t (*side)[2];            /* [n] height, width */
+  const int32_t *height, *width;       /* [n] of the pictures as given */
 } accel_detections;
 ACCEL_API accel_detect_params accel_detect_params_default(void);
 /* Pipeline object-detection. */

@@ -194,15 +194,19 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
   job.arena = accel__task_arena(result);
   uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
   const accel_detection **object = accel__arena_array(job.arena, n, sizeof *object);
-  int32_t(*side)[2] = accel__arena_array(job.arena, n, sizeof *side);
-  accel_status status = count && object && side ? begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
+  int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
+          *width = accel__arena_array(job.arena, n, sizeof *width);
+  accel_status status = count && object && height && width ? begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
-    status = run_picture(&job, &images[i], names, 2, side[i], &found);
-    if (status == ACCEL_OK) status = take_objects(&job, found, side[i], params->threshold, &object[i], &count[i]);
+    int32_t side[2] = {0, 0};
+    status = run_picture(&job, &images[i], names, 2, side, &found);
+    height[i] = side[0];
+    width[i] = side[1];
+    if (status == ACCEL_OK) status = take_objects(&job, found, side, params->threshold, &object[i], &count[i]);
     accel__tensors_free(&found);
   }
-  *result = (accel_detections){.n = n, .count = count, .object = object, .side = (const int32_t(*)[2])side};
+  *result = (accel_detections){.n = n, .count = count, .object = object, .height = height, .width = width};
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;
   *out = result;
   return status;

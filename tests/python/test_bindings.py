@@ -454,5 +454,37 @@ class Loading(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
 
+class Media(unittest.TestCase):
+    """Pipelines over pictures and sounds, from paths and from bytes, against tests/fixtures/media."""
+
+    def check(self, got, want):
+        self.assertEqual([[(r["label"], r.get("box")) for r in g] for g in got], [[(r["label"], r.get("box")) for r in w] for w in want])
+        for g, w in zip(got, want):
+            for a, b in zip(g, w):
+                self.assertAlmostEqual(a["score"], b["score"], delta=1e-4)
+
+    def test_pipelines(self):
+        tasks = {"classify": "image-classification", "detect-objects": "object-detection", "audio-classify": "audio-classification",
+                 "zero-shot-image": "zero-shot-image-classification"}
+        options = {"--threshold": "threshold", "--labels": "candidate_labels"}
+        for model in ("vit", "detr", "clip", "ast"):
+            directory = os.path.join(FIXTURES, "media", model)
+            with open(os.path.join(directory, "golden.json"), encoding="utf-8") as f:
+                golden = json.load(f)
+            case = golden["cases"][0]
+            given = {options[k]: float(v) if k == "--threshold" else v for k, v in zip(case["args"][::2], case["args"][1::2])}
+            files = [os.path.join(FIXTURES, f) for f in case["files"]]
+            run = accel.pipeline(tasks[golden["command"]], directory, device="cpu", **given)
+            self.check(run(files), case["want"])
+            with open(files[0], "rb") as f:
+                self.check([run(f.read())], case["want"][:1])
+
+    def test_preprocess(self):
+        detr, picture = os.path.join(FIXTURES, "media", "detr"), os.path.join(FIXTURES, "image", "pictures", "rgb.png")
+        self.assertEqual(list(accel.preprocess(detr, images=[picture])["pixel_values"].shape), [1, 3, 40, 64])
+        with self.assertRaises(accel.FormatError):
+            accel.preprocess(detr, images=[b"\x89PNG\r\n\x1a\nbut no picture"])
+
+
 if __name__ == "__main__":
     unittest.main()

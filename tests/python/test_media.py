@@ -6,7 +6,7 @@ import os
 import tempfile
 import unittest
 
-from test_tasks import ACCEL, DEVICES, ROOT, accel  # noqa: F401  (ACCEL names the tool in messages)
+from test_tasks import DEVICES, ROOT, accel
 
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 MEDIA = os.path.join(FIXTURES, "media")

@@ -14,7 +14,7 @@ from ._context import CacheEntry, Context, Device, Fit, TestRecord, TestReport, 
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._generate import Generation, Token
-from ._model import Model, Placement, Ticket, Tokenizer
+from ._model import Model, Placement, Ticket, Tokenizer, preprocess
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list
 from ._pipelines import Pipeline, pipeline
@@ -113,5 +113,5 @@ __all__ = [
     "DeviceUnavailableError", "DoesNotFitError", "Fit", "FormatError", "Generation", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "fit", "get_dependencies",
-    "is_hardware_supported", "is_precision_supported", "pipeline", "run_precision_tests", "set_precision_profile", "verify", "__version__",
+    "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "run_precision_tests", "set_precision_profile", "verify", "__version__",
 ]

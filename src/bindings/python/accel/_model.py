@@ -9,7 +9,7 @@ from . import _generate
 from . import _types as T
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, Prompts, Token
-from ._native import check, decode, encode, lib, string_list, strings_struct, take_string, text_array
+from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
 
@@ -227,9 +227,38 @@ class Model:
         how.top_k, how.function = top_k, keep
         pointer = C.POINTER(T.accel_classifications)()
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
+        return _labels(pointer)
+
+    def _classify_media(self, call: Any, files: Sequence[Media], top_k: int, function: Optional[str]) -> List[List[Dict[str, Any]]]:
+        how, media, keep = lib.accel_classify_params_default(), media_array(files), encode(function)
+        how.top_k, how.function = top_k, keep
+        pointer = C.POINTER(T.accel_classifications)()
+        check(call(self.handle, media, len(files), C.byref(how), C.byref(pointer)))
+        return _labels(pointer)
+
+    def classify_images(self, images: Sequence[Media], top_k: int = 5, function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] for each picture (a path, or the bytes of a file), best first; top_k 0 is all."""
+        return self._classify_media(lib.accel_classify_images, images, top_k, function)
+
+    def classify_sounds(self, sounds: Sequence[Media], top_k: int = 5, function: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] for each sound (a path, or the bytes of a file), best first; top_k 0 is all."""
+        return self._classify_media(lib.accel_classify_sounds, sounds, top_k, function)
+
+    def zero_shot_image(self, images: Sequence[Media], labels: Sequence[str], hypothesis: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] over all labels for each picture, best first.  hypothesis: the sentence around a label, with "{}" for it."""
+        media, pointer = media_array(images), C.POINTER(T.accel_classifications)()
+        check(lib.accel_zero_shot_image(self.handle, media, len(images), text_array(labels), len(labels), encode(hypothesis), C.byref(pointer)))
+        return _labels(pointer)
+
+    def detect_objects(self, images: Sequence[Media], threshold: float = 0.5) -> List[List[Dict[str, Any]]]:
+        """[{"score", "label", "box": {"xmin", "ymin", "xmax", "ymax"}}, ...] for each picture; boxes in pixels."""
+        how, media, pointer = lib.accel_detect_params_default(), media_array(images), C.POINTER(T.accel_detections)()
+        how.threshold = threshold
+        check(lib.accel_detect_objects(self.handle, media, len(images), C.byref(how), C.byref(pointer)))
         found = pointer.contents
-        result = [[{"label": decode(s.label), "score": s.score} for s in (found.score[i][k] for k in range(found.count[i]))] for i in range(found.n)]
-        lib.accel_classifications_free(C.byref(pointer))
+        result = [[{"score": o.score, "label": decode(o.label), "box": {side: int(getattr(o, side)) for side in ("xmin", "ymin", "xmax", "ymax")}}
+                   for o in (found.object[i][k] for k in range(found.count[i]))] for i in range(found.n)]
+        lib.accel_detections_free(C.byref(pointer))
         return result
 
     def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,
@@ -283,6 +312,26 @@ class Model:
                                           for f in (found.fill[i][k] for k in range(found.count[i]))])
         lib.accel_fills_free(C.byref(pointer))
         return result
+
+
+def _labels(pointer: Any) -> List[List[Dict[str, Any]]]:
+    """Copies a POINTER(accel_classifications), and frees it."""
+    found = pointer.contents
+    result = [[{"label": decode(s.label), "score": s.score} for s in (found.score[i][k] for k in range(found.count[i]))] for i in range(found.n)]
+    lib.accel_classifications_free(C.byref(pointer))
+    return result
+
+
+def preprocess(model: str, images: Sequence[Media] = (), sounds: Sequence[Media] = (), pillow: bool = False, seed: int = 0,
+               context: Optional[Context] = None) -> ModelOutput:
+    """The tensors that the model would be given for pictures or sounds (paths, or the bytes of files): pixel_values, input_features, ..."""
+    how = lib.accel_preprocess_params_default()
+    pictures, heard = media_array(images), media_array(sounds)
+    how.images, how.n_images, how.sounds, how.n_sounds = pictures, len(images), heard, len(sounds)
+    how.pillow, how.seed = int(pillow), seed
+    pointer = C.POINTER(T.accel_tensors)()
+    check(lib.accel_preprocess((context or default_context()).handle, encode(model), C.byref(how), C.byref(pointer)))
+    return take(pointer)
 
 
 def _entity(e: Any) -> Dict[str, Any]:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import ctypes as C
-from typing import Any, Iterable, List, Optional, Sequence
+from typing import Any, Iterable, List, Optional, Sequence, Union
 
 from . import _types as T
 from ._errors import BY_STATUS, AccelError
@@ -77,6 +77,14 @@ _TABLE = [  # name, result, arguments
     ("accel_classify_params_default", T.accel_classify_params),
     ("accel_classify", C.c_int, _handle, _texts, _texts, C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
     ("accel_classifications_free", None, _out(T.accel_classifications)),
+    ("accel_preprocess_params_default", T.accel_preprocess_params),
+    ("accel_preprocess", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_preprocess_params), _out(T.accel_tensors)),
+    ("accel_classify_images", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
+    ("accel_classify_sounds", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
+    ("accel_zero_shot_image", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, _texts, C.c_uint32, C.c_char_p, _out(T.accel_classifications)),
+    ("accel_detect_params_default", T.accel_detect_params),
+    ("accel_detect_objects", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_detect_params), _out(T.accel_detections)),
+    ("accel_detections_free", None, _out(T.accel_detections)),
     ("accel_tokens_params_default", T.accel_tokens_params),
     ("accel_tokens", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_tokens_params), _out(T.accel_token_entities)),
     ("accel_token_entities_free", None, _out(T.accel_token_entities)),
@@ -139,6 +147,21 @@ def decode(value: Optional[bytes]) -> str:
 
 def text_array(values: Sequence[Optional[str]]) -> Any:
     return (C.c_char_p * max(len(values), 1))(*[encode(v) for v in values])
+
+
+Media = Union[str, bytes]
+
+
+def media_array(files: Sequence[Media]) -> Any:
+    """accel_media of paths and of files' bytes; their memory lives as long as the array."""
+    array = (T.accel_media * max(len(files), 1))()
+    array.keep = [encode(f) if isinstance(f, str) else C.create_string_buffer(bytes(f), len(f)) for f in files]
+    for item, source, keep in zip(array, files, array.keep):
+        if isinstance(source, str):
+            item.name = keep
+        else:
+            item.name, item.data, item.n = b"the bytes given", C.cast(keep, C.c_void_p).value, len(source)
+    return array
 
 
 def strings_struct(values: Iterable[str]) -> T.accel_strings:

@@ -1,7 +1,8 @@
-"""pipeline(): transformers' text pipelines, with their arguments and the shapes and keys of their results."""
+"""pipeline(): transformers' pipelines, with their arguments and the shapes and keys of their results."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence, Type, Union
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
 from ._context import Context
 from ._model import Model, Placement
@@ -132,16 +133,63 @@ class TextGenerationPipeline(Pipeline):
         return rows[0] if isinstance(texts, str) else rows
 
 
+def _files(inputs: Any) -> Tuple[List[Any], bool]:
+    """A list of paths and files' bytes, and whether it was one alone."""
+    single = isinstance(inputs, (str, bytes, os.PathLike))
+    return [os.fspath(i) if isinstance(i, os.PathLike) else i for i in ([inputs] if single else list(inputs))], single
+
+
+class ImageClassificationPipeline(Pipeline):
+    """[{"label", "score"}, ...] for a picture (a path, or the bytes of a file), a list of such lists for several; five labels each."""
+    task = "image-classification"
+
+    def __call__(self, inputs: Any, top_k: Optional[int] = None, function_to_apply: Optional[str] = None) -> Any:
+        files, single = _files(inputs)
+        call = self.model.classify_sounds if self.task == "audio-classification" else self.model.classify_images
+        found = call(files, top_k=top_k or self.defaults.get("top_k") or 5, function=function_to_apply or self.defaults.get("function_to_apply"))
+        return found[0] if single else found
+
+
+class AudioClassificationPipeline(ImageClassificationPipeline):
+    """The same for sounds."""
+    task = "audio-classification"
+
+
+class ZeroShotImageClassificationPipeline(Pipeline):
+    """[{"score", "label"}, ...] over candidate_labels for a picture, a list of such lists for several."""
+    task = "zero-shot-image-classification"
+
+    def __call__(self, inputs: Any, candidate_labels: Any = None, hypothesis_template: Optional[str] = None) -> Any:
+        files, single = _files(inputs)
+        labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
+        if not labels:
+            raise ValueError("zero-shot-image-classification needs candidate_labels")
+        labels = [part.strip() for part in labels.split(",")] if isinstance(labels, str) else list(labels)
+        found = self.model.zero_shot_image(files, labels, hypothesis_template or self.defaults.get("hypothesis_template"))
+        return found[0] if single else found
+
+
+class ObjectDetectionPipeline(Pipeline):
+    """[{"score", "label", "box": {"xmin", "ymin", "xmax", "ymax"}}, ...] for a picture, a list of such lists for several."""
+    task = "object-detection"
+
+    def __call__(self, inputs: Any, threshold: Optional[float] = None) -> Any:
+        files, single = _files(inputs)
+        found = self.model.detect_objects(files, self.defaults.get("threshold", 0.5) if threshold is None else threshold)
+        return found[0] if single else found
+
+
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
-    TextGenerationPipeline)}
+    TextGenerationPipeline, ImageClassificationPipeline, AudioClassificationPipeline, ZeroShotImageClassificationPipeline,
+    ObjectDetectionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
-    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation", or
-    the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
+    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None:

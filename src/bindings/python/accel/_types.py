@@ -65,6 +65,16 @@ accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), (
 accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text))
 accel_classifications = _struct("accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))))
 
+accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n", C.c_size_t))
+accel_preprocess_params = _struct(
+    "accel_preprocess_params", ("size", u32), ("images", C.POINTER(accel_media)), ("sounds", C.POINTER(accel_media)), ("n_images", u32),
+    ("n_sounds", u32), ("pillow", C.c_int32), ("seed", C.c_uint64))
+accel_detection = _struct(
+    "accel_detection", ("score", f64), ("id", i64), ("label", text), ("xmin", C.c_float), ("ymin", C.c_float), ("xmax", C.c_float), ("ymax", C.c_float))
+accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold", f64))
+accel_detections = _struct(
+    "accel_detections", ("n", u32), ("count", C.POINTER(u32)), ("object", C.POINTER(C.POINTER(accel_detection))), ("height", C.POINTER(C.c_int32)), ("width", C.POINTER(C.c_int32)))
+
 accel_token_entity = _struct(
     "accel_token_entity", ("entity", text), ("score", f64), ("word", text), ("index", i64), ("start", i64), ("end", i64))
 accel_tokens_params = _struct("accel_tokens_params", ("size", u32), ("aggregation", text), ("ignore_labels", C.POINTER(accel_strings)), ("stride", u32))
