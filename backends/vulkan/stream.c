@@ -101,13 +101,16 @@ static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
   s->first = (s->first + 1) % VLK_IN_FLIGHT;
   s->n_flying--;
   if (result == VK_TIMEOUT) {
-    atomic_store(&d->stuck, true);
+    kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the Vulkan device did not answer within %llu s and counts as lost",
+             (unsigned long long)(d->timeout_ns / 1000000000u));
     atomic_store(&d->lost, true);
-    return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
-                    "the Vulkan device did not answer within %llu s and counts as lost",
-                    (unsigned long long)(d->timeout_ns / 1000000000u));
+  } else if (result != VK_SUCCESS) {
+    vlk_fail(d, error, VK_ERROR_DEVICE_LOST, "waiting for the Vulkan device");
   }
-  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "waiting for the Vulkan device");
+  if (result != VK_SUCCESS) { /* a lost device is done with its work; who knows what else is still going on */
+    if (result != VK_ERROR_DEVICE_LOST) atomic_store(&d->stuck, true);
+    return ACCEL_PLUGIN_E_DEVICE_LOST;
+  }
   uint64_t tick[2];
   if (b->times && d->GetQueryPoolResults(d->handle, b->times, 0, 2, sizeof tick, tick, sizeof tick[0],
                                          VK_QUERY_RESULT_64_BIT) == VK_SUCCESS) {
