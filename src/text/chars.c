@@ -77,7 +77,8 @@ accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens
   if (tokens->n == tokens->capacity)
     ACCEL_TRY(accel__grow(&tokens->at, &tokens->capacity, tokens->n + 1, sizeof *tokens->at));
   accel__token *token = &tokens->at[tokens->n++];
-  *token = (accel__token){.id = id, .start = first[0].start, .end = first[n - 1].end, .word = word};
+  *token = (accel__token){
+      .id = id, .start = first[0].start, .end = first[n - 1].end, .word = word, .first = first, .chars = (uint32_t)n};
   if (t->trims) {
     const accel__entry *e = accel__vocab_token(&t->vocab, id);
     if (e) accel__count_spaces(accel__entry_text(&t->vocab, e), e->n, &token->lead, &token->trail);

@@ -17,7 +17,7 @@ static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_spec
     const accel__char *chars = s->chars.at + split->first;
     int32_t number = given_word >= 0 ? given_word : (*word)++;
     if (split->id < 0)
-      ACCEL_TRY(accel__model_tokenize(t, chars, split->n, number, s, out));
+      ACCEL_TRY(accel__word_tokenize(t, chars, split->n, number, s, out));
     else
       ACCEL_TRY(accel__tokens_push_added(t, out, split->id, chars, split->n, number, s));
   }
@@ -389,7 +389,9 @@ void accel__encoding_free(accel__encoding *e) {
                      s->hash,         s->symbol,
                      s->candidate,    s->regex.at,
                      s->best,         s->part,
-                     s->combination,  s};
+                     s->combination,  s->origin,
+                     s};
+    accel__words_free(s->words);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }
   void *owned[] = {e->start, e->ids, e->type_ids, e->special, e->bytes, e->chars, e->word_ids, e->sequence_ids};

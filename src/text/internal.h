@@ -64,6 +64,8 @@ typedef struct accel__token {
   int32_t word;                     /* number of the split, or of the word given */
   uint32_t lead, trail;             /* spaces at the ends of the token's text; counted only when the post-processor trims */
   uint32_t lead_bytes, trail_bytes; /* what as many code points of the original take there */
+  const accel__char *first;         /* what the model saw, `chars` of them; only until the next word */
+  uint32_t chars;
 } accel__token;
 typedef struct accel__tokens {
   accel__token *at;
@@ -101,6 +103,9 @@ typedef struct accel__encode_scratch {
   size_t part_capacity;
   uint32_t *combination;
   size_t combination_capacity;
+  struct accel__words *words; /* words.c */
+  uint32_t *origin;
+  size_t origin_capacity;
 } accel__encode_scratch;
 
 accel_status accel__chars_push(accel__chars *chars, uint32_t c, uint32_t start, uint32_t end);
@@ -347,6 +352,8 @@ struct accel__tokenizer {
   uint32_t *added_by_id;    /* added + 1; [added_ids] */
   size_t added_ids;
   accel__trie raw_trie, normalized_trie; /* value: index of the added token */
+  uint64_t serial;                       /* no two tokenizers of a process have the same */
+  bool bytes_last;                       /* the last pre-tokenizer step is ByteLevel: words.c makes bytes of words */
 };
 
 /* ---- the steps, one file each ---- */
@@ -356,12 +363,21 @@ accel_status accel__normalize(const accel__normalizer *steps, size_t n, accel__e
 /* Bytes to the printable code points of byte-level models, and back (-1: none). */
 uint32_t accel__byte_to_char(uint8_t byte);
 int accel__char_to_byte(uint32_t c);
-/* pretokenize.c: s->chars and s->splits in and out. */
+/* pretokenize.c: s->chars and s->splits in and out.  The bytes of a last ByteLevel are left to words.c. */
 accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, accel__encode_scratch *s);
 /* added.c: cuts chars[0..n) at added tokens of `trie`, appending to `out` splits that start at `first`. */
 accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special,
                                 const accel__char *chars, size_t n, size_t first, accel__splits *out);
 accel_status accel__added_build(accel__tokenizer *t); /* ids, normalized forms and tries, once `added` is filled */
+/* words.c: appends the tokens of one split to `out`, from what is known of the word, or by accel__model_tokenize. */
+typedef struct accel__word_token {
+  int32_t id;
+  uint16_t first, last; /* code points of the word */
+  uint32_t lead, trail;
+} accel__word_token;
+accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
+                                  accel__encode_scratch *s, accel__tokens *out);
+void accel__words_free(struct accel__words *words); /* NULL-safe */
 /* model.c, bpe.c, unigram.c: appends the tokens of one split to `out`. */
 accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
                                    accel__encode_scratch *s, accel__tokens *out);

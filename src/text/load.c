@@ -225,6 +225,7 @@ static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *
   ACCEL_TRY(build_model(t, file, model, scan));
   ACCEL_TRY(accel__parse_normalizer(t, file, accel__json_get(root, "normalizer")));
   ACCEL_TRY(accel__parse_pre_tokenizer(t, file, accel__json_get(root, "pre_tokenizer")));
+  t->bytes_last = t->pre_tokenizers && t->pre_tokenizer[t->pre_tokenizers - 1].kind == ACCEL__PRE_BYTE_LEVEL;
   ACCEL_TRY(accel__parse_post_processor(t, file, accel__json_get(root, "post_processor")));
   ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(root, "decoder")));
   ACCEL_TRY_AS(parse_truncation(t, file, accel__json_get(root, "truncation")), "truncation");
@@ -390,8 +391,10 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
 /* ---- the whole ---- */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
+  static _Atomic uint64_t serial;
   accel__tokenizer *t = calloc(1, sizeof *t);
   if (!t) return accel__no_memory(sizeof *t);
+  t->serial = ++serial;
   t->name = accel__arena_string(&t->arena, name);
   if (!t->name) {
     accel__tokenizer_free(&t);

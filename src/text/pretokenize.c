@@ -294,14 +294,14 @@ static accel_status to_bytes(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
-static accel_status byte_level(const accel__pre_tokenizer *step, accel__encode_scratch *s) {
+static accel_status byte_level(const accel__pre_tokenizer *step, bool last, accel__encode_scratch *s) {
   if (step->add_prefix_space) ACCEL_TRY(prefix_spaces(s));
   if (step->use_regex) {
     static const accel__pre_tokenizer gpt2 = {
         .kind = ACCEL__PRE_SPLIT, .behavior = ACCEL__SPLIT_ISOLATED, .pattern = {.kind = ACCEL__PATTERN_GPT2}};
     ACCEL_TRY(cut_all(&gpt2, s));
   }
-  return to_bytes(s);
+  return last ? ACCEL_OK : to_bytes(s);
 }
 
 accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, accel__encode_scratch *s) {
@@ -311,7 +311,7 @@ accel_status accel__pre_tokenize(const accel__pre_tokenizer *steps, size_t n, ac
         ACCEL_TRY(metaspace(&steps[i], s));
         break;
       case ACCEL__PRE_BYTE_LEVEL:
-        ACCEL_TRY(byte_level(&steps[i], s));
+        ACCEL_TRY(byte_level(&steps[i], i + 1 == n, s));
         break;
       default:
         ACCEL_TRY(cut_all(&steps[i], s));
