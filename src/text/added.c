@@ -37,6 +37,10 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
                                 const accel__char *chars, size_t n, size_t first, accel__splits *out) {
   size_t from = 0; /* not yet in a split */
   for (size_t i = 0; trie->n && i < n;) {
+    if (!accel__trie_begins(trie, chars[i].c)) {
+      i++;
+      continue;
+    }
     size_t length = 1;
     int32_t index = longest(trie, chars + i, n - i, &length);
     size_t at = i, end = i + length;

@@ -25,6 +25,8 @@ static inline size_t accel__text_decode(const char *text, size_t n, uint32_t *co
   return accel__utf8_decode(text, n, code_point);
 }
 
+#define ACCEL__SPACE_MARK 0x2581 /* what SentencePiece writes for a space */
+
 /* Limits of what a tokenizer file may hold; beyond them ACCEL_ERROR_FORMAT names the field. */
 enum {
   ACCEL__TOKENS_MAX = 1 << 22, /* tokens, and the highest id */
@@ -166,7 +168,9 @@ typedef struct accel__trie {
   uint32_t *label; /* [n] code point that leads to node i; ascending among siblings */
   int32_t *value;  /* [n] -1 none */
   size_t n;
-} accel__trie; /* {0}: no string is in it */
+  uint64_t ascii[2]; /* code points below 128 that strings begin with */
+  bool others;       /* do strings begin with code points from 128 on? */
+} accel__trie;       /* {0}: no string is in it */
 typedef struct accel__trie_string {
   const char *text;
   size_t n;
@@ -175,30 +179,46 @@ typedef struct accel__trie_string {
 } accel__trie_string;
 /* Sorts `strings` in place; of equal ones the last given wins.  Empty strings are left out. */
 accel_status accel__trie_build(accel__trie *t, accel__trie_string *strings, size_t n);
+/* Does any string begin with `c`?  Quick; may say yes where none does. */
+static inline bool accel__trie_begins(const accel__trie *t, uint32_t c) {
+  return c < 128 ? t->ascii[c >> 6] >> (c & 63) & 1 : t->others;
+}
 /* The child of `node` (0 root) by `c`, or 0. */
 uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c);
 void accel__trie_free(accel__trie *t);
 
 /* ---- steps of tokenizer.json ---- */
 
+/* split.c: expressions matched by hand.  The length of the match at chars[0], n > 0; 0 none. */
+typedef size_t (*accel__split_fn)(const accel__char *chars, size_t n);
+typedef struct accel__known_split {
+  const char *expression;
+  accel__split_fn fn;
+} accel__known_split;
+extern const accel__known_split accel__known_splits[];      /* ends with a NULL */
+accel__split_fn accel__split_known(const char *expression); /* NULL */
+size_t accel__split_gpt2(const accel__char *chars, size_t n);
+size_t accel__split_cl100k(const accel__char *chars, size_t n); /* Llama 3 too */
+size_t accel__split_qwen2(const accel__char *chars, size_t n);
+size_t accel__split_clip(const accel__char *chars, size_t n);
+
 /* What Replace and Split look for. */
 typedef enum accel__pattern_kind {
   ACCEL__PATTERN_STRING,
   ACCEL__PATTERN_REGEX,
-  ACCEL__PATTERN_GPT2, /* the expression of ByteLevel, by hand */
+  ACCEL__PATTERN_KNOWN, /* an expression of split.c */
 } accel__pattern_kind;
 typedef struct accel__pattern {
   accel__pattern_kind kind;
   const uint32_t *string; /* STRING */
   size_t n;
   const accel__regex *regex; /* REGEX */
+  accel__split_fn known;     /* KNOWN */
 } accel__pattern;
 accel_status accel__pattern_parse(accel__arena *arena, const accel__json_file *file, const accel__json *object,
                                   accel__pattern *out);
 /* Cuts chars[0..n) into matches and what is between them, in scratch->match. */
 accel_status accel__pattern_find(const accel__pattern *p, const accel__char *chars, size_t n, accel__encode_scratch *s);
-size_t accel__gpt2_next(const accel__char *chars,
-                        size_t n); /* length of the next match of the pattern of ByteLevel; n > 0 */
 
 typedef enum accel__normalizer_kind {
   ACCEL__NORMALIZE_BERT,
@@ -312,6 +332,8 @@ typedef struct accel__model {
   uint64_t prefix_hash;
   size_t max_chars; /* WordPiece */
   bool fuse_unk, byte_fallback, ignore_merges;
+  bool crosses;        /* BPE: some merge joins U+2581 to something before it */
+  bool cuts_at_space;  /* BPE: a word may be cut before every U+2581 that follows something else */
   accel__merge *merge; /* BPE: open addressing */
   size_t merges;       /* slots, power of two; 0 none */
   double *score;       /* Unigram, by id */

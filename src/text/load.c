@@ -112,7 +112,10 @@ static accel_status build_model(accel__tokenizer *t, file_t *file, json_t *model
   if (m->kind == ACCEL__MODEL_UNIGRAM) return build_unigram(t, file, model);
   if (m->kind != ACCEL__MODEL_BPE) return ACCEL_OK;
   if (!scan->merges) return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model.merges' is missing", file->name);
-  return accel__scan_merges(scan, t->name, t);
+  ACCEL_TRY(accel__scan_merges(scan, t->name, t));
+  m->cuts_at_space = !m->crosses && !m->ignore_merges && m->prefix_n == 0 && m->suffix_n == 0 &&
+                     accel__vocab_id(&t->vocab, "\xE2\x96\x81", 3) >= 0;
+  return ACCEL_OK;
 }
 
 /* ---- added tokens ---- */

@@ -32,8 +32,8 @@ accel_status accel__pattern_find(const accel__pattern *p, const accel__char *cha
       case ACCEL__PATTERN_REGEX:
         ACCEL_TRY(accel__regex_match(p->regex, chars, n, i, &s->regex, &length));
         break;
-      case ACCEL__PATTERN_GPT2:
-        length = accel__gpt2_next(chars + i, n - i);
+      case ACCEL__PATTERN_KNOWN:
+        length = p->known(chars + i, n - i);
         break;
     }
     if (length == 0) {
@@ -46,32 +46,6 @@ accel_status accel__pattern_find(const accel__pattern *p, const accel__char *cha
     from = i;
   }
   return push_match(s, n - from, false);
-}
-
-/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+   (always matches) */
-static size_t contraction(const accel__char *chars, size_t n) {
-  if (n < 2 || chars[0].c != '\'') return 0;
-  uint32_t a = chars[1].c, b = n > 2 ? chars[2].c : 0;
-  if (a == 's' || a == 't') return 2;
-  if ((a == 'r' && b == 'e') || (a == 'v' && b == 'e')) return 3;
-  if (a == 'm') return 2;
-  if (a == 'l' && b == 'l') return 3;
-  return a == 'd' ? 2 : 0;
-}
-
-static unsigned gpt2_class(uint32_t c) {
-  unsigned flags = accel__unicode(c)->flags;
-  return flags & ACCEL__UNI_LETTER ? 1 : flags & ACCEL__UNI_NUMBER ? 2 : flags & ACCEL__UNI_SPACE ? 0 : 3;
-}
-
-size_t accel__gpt2_next(const accel__char *chars, size_t n) {
-  size_t i = contraction(chars, n);
-  if (i) return i;
-  i = chars[0].c == ' ' && n > 1 && gpt2_class(chars[1].c);
-  unsigned class = gpt2_class(chars[i].c);
-  while (i < n && gpt2_class(chars[i].c) == class) i++;
-  if (class || i == n || i == 1) return i;
-  return i - 1; /* the last of several spaces before a word is left to the word */
 }
 
 /* ---- cutting ---- */
@@ -297,8 +271,9 @@ static accel_status to_bytes(accel__encode_scratch *s) {
 static accel_status byte_level(const accel__pre_tokenizer *step, bool last, accel__encode_scratch *s) {
   if (step->add_prefix_space) ACCEL_TRY(prefix_spaces(s));
   if (step->use_regex) {
-    static const accel__pre_tokenizer gpt2 = {
-        .kind = ACCEL__PRE_SPLIT, .behavior = ACCEL__SPLIT_ISOLATED, .pattern = {.kind = ACCEL__PATTERN_GPT2}};
+    static const accel__pre_tokenizer gpt2 = {.kind = ACCEL__PRE_SPLIT,
+                                              .behavior = ACCEL__SPLIT_ISOLATED,
+                                              .pattern = {.kind = ACCEL__PATTERN_KNOWN, .known = accel__split_gpt2}};
     ACCEL_TRY(cut_all(&gpt2, s));
   }
   return last ? ACCEL_OK : to_bytes(s);

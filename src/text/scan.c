@@ -335,6 +335,9 @@ static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel_
   ACCEL_TRY(accel__buffer_status(joined));
   int32_t id = joined->n ? accel__vocab_id(&t->vocab, joined->data, joined->n) : -1;
   if (id < 0) return no_token(r, joined->n ? joined->data : "");
+  static const char mark[] = "\xE2\x96\x81"; /* U+2581 */
+  bool begins = right_n >= 3 && memcmp(right, mark, 3) == 0, after = left_n >= 3 && memcmp(left + left_n - 3, mark, 3) == 0;
+  t->model.crosses = t->model.crosses || (begins && !after);
   accel__merge_set(&t->model, (uint32_t)a, (uint32_t)b, rank, (uint32_t)id);
   return ACCEL_OK;
 }

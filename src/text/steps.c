@@ -62,8 +62,6 @@ static accel_status kept(accel__tokenizer *t, const char *text, const char **out
 
 /* ---- patterns ---- */
 
-static const char gpt2_regex[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *object, accel__pattern *out) {
   const char *string = NULL, *regex = NULL;
   *out = (accel__pattern){0};
@@ -71,10 +69,9 @@ accel_status accel__pattern_parse(accel__arena *arena, file_t *file, json_t *obj
   ACCEL_TRY(accel__json_string(file, object, "Regex", &regex));
   if (string && *string) return code_points(arena, string, &out->string, &out->n);
   if (!regex) return malformed(file, "pattern", "{\"String\": text} with some text, or {\"Regex\": expression}");
-  if (strcmp(regex, gpt2_regex) == 0) {
-    out->kind = ACCEL__PATTERN_GPT2;
-    return ACCEL_OK;
-  }
+  out->known = accel__split_known(regex);
+  out->kind = ACCEL__PATTERN_KNOWN;
+  if (out->known) return ACCEL_OK;
   out->kind = ACCEL__PATTERN_REGEX;
   ACCEL_TRY_AS(accel__regex_compile(arena, regex, &out->regex), "%s", file->name);
   return ACCEL_OK;

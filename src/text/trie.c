@@ -71,6 +71,12 @@ static accel_status build(accel__trie *t, const accel__trie_string *s, size_t n,
   }
   t->first[t->n] = (uint32_t)t->n;
   t->value[0] = -1; /* the empty string */
+  for (uint32_t i = t->first[0]; i < t->first[1]; ++i) {
+    if (t->label[i] < 128)
+      t->ascii[t->label[i] >> 6] |= (uint64_t)1 << (t->label[i] & 63);
+    else
+      t->others = true;
+  }
   return ACCEL_OK;
 }
 

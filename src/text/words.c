@@ -141,8 +141,8 @@ static accel_status remember(accel__encode_scratch *s, word *at, uint64_t hash, 
   return ACCEL_OK;
 }
 
-accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
-                                  accel__encode_scratch *s, accel__tokens *out) {
+static accel_status one_word(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
+                             accel__encode_scratch *s, accel__tokens *out) {
   bool kept = n <= WORD_MAX;
   uint64_t hash = 0;
   word *at = NULL;
@@ -161,4 +161,17 @@ accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *
   }
   ACCEL_TRY(accel__model_tokenize(t, base, base_n, number, s, out));
   return kept ? remember(s, at, hash, chars, n, base, out->at + before, out->n - before) : ACCEL_OK;
+}
+
+/* Models of SentencePiece's kind see a whole text as one word.  Where no merge reaches over the beginning of a U+2581 run,
+ * the parts before and behind it merge as if they were alone. */
+accel_status accel__word_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t number,
+                                  accel__encode_scratch *s, accel__tokens *out) {
+  size_t from = 0;
+  for (size_t i = 1; t->model.cuts_at_space && i < n; ++i) {
+    if (chars[i].c != ACCEL__SPACE_MARK || chars[i - 1].c == ACCEL__SPACE_MARK) continue;
+    ACCEL_TRY(one_word(t, chars + from, i - from, number, s, out));
+    from = i;
+  }
+  return one_word(t, chars + from, n - from, number, s, out);
 }
