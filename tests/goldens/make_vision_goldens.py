@@ -220,8 +220,29 @@ def segformer_fixtures():
     yield "segformer_new_names", dict(config=T.SegformerConfig(**base), cases=[case("SegformerForSemanticSegmentation", "batch", image)], hub=False)
 
 
+# ---- BLIP ----
+
+def blip_config(hidden=24):
+    text = dict(vocab_size=61, hidden_size=hidden, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=12, bos_token_id=58, pad_token_id=0,
+                eos_token_id=2, sep_token_id=2, projection_dim=14)
+    return T.BlipConfig(text_config=text, vision_config={**SEEN, "hidden_size": 24, "projection_dim": 14}, projection_dim=14, image_text_hidden_size=11)
+
+
+def blip_fixtures():
+    text, image = texts("t", 61, 9, (9, 4, 6), pad=0), pixels("p", 3, 3, 20, 20)
+    both, wide = {**text, **image}, {**texts("u", 61, 7, (7, 7), mask=False), **pixels("w", 2, 3, 26, 17)}
+    rows = {"logits": text["attention_mask"]}
+    cases = [case("BlipForConditionalGeneration", "both", both, mask=rows, args=HIDDEN), case("BlipForConditionalGeneration", "wide", wide, args=BIG)]
+    yield "blip_caption", dict(config=blip_config(20), prefixed=False, cases=cases)
+    asked = {**both, "decoder_input_ids": texts("v", 61, 3, (3, 3, 3))["input_ids"]}
+    yield "blip_vqa", dict(config=blip_config(), prefixed=False, cases=[case("BlipForQuestionAnswering", "both", asked)], dtype=torch.float16)
+    yield "blip_itm", dict(config=blip_config(), prefixed=False, cases=[case("BlipForImageTextRetrieval", "both", both)], dtype=torch.bfloat16)
+    yield "blip", dict(config=blip_config(), prefixed=False, cases=[case("BlipModel", "both", both)])
+    yield "blip_vision", dict(config=blip_config().vision_config, prefixed=False, cases=[case("BlipVisionModel", "batch", image, args=HIDDEN)])
+
+
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 
