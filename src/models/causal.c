@@ -47,15 +47,18 @@ accel_status accel__read_token_ids(accel__build *b, int64_t bos, int64_t eos, in
 
 int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64_t k_dim, int64_t v_dim, int64_t window) {
   if (!b->decoding) return -1;
+  if (b->kv_state[layer] > 0) return b->kv_state[layer] - 1;
   char name[40];
   snprintf(name, sizeof name, "layers.%u.kv", layer);
-  return accel__state(b->p, &(accel_plugin_state){.name = name,
-                                                  .kind = ACCEL_PLUGIN_STATE_KV,
-                                                  .heads = (int32_t)kv_heads,
-                                                  .k_dim = (int32_t)k_dim,
-                                                  .v_dim = (int32_t)v_dim,
-                                                  .window = (int32_t)window,
-                                                  .share = -1});
+  int32_t made = accel__state(b->p, &(accel_plugin_state){.name = name,
+                                                          .kind = ACCEL_PLUGIN_STATE_KV,
+                                                          .heads = (int32_t)kv_heads,
+                                                          .k_dim = (int32_t)k_dim,
+                                                          .v_dim = (int32_t)v_dim,
+                                                          .window = (int32_t)window,
+                                                          .share = -1});
+  b->kv_state[layer] = made + 1;
+  return made;
 }
 
 /* ---- heads ---- */
@@ -68,14 +71,24 @@ static accel__tensor vocabulary(accel__build *b, const accel__causal *how, accel
 }
 
 /* The same layers over the states of a session; logits of the last new rows, and of all of them when asked. */
-static void decode_entry(accel__build *b, const accel__causal *how) {
+static void decode_entry(accel__build *b, const accel__causal *how, const char *name, uint32_t n_inputs) {
   b->decoding = true;
   accel__tensor x = how->hidden(b, how->config);
   accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space); /* [B,C] */
   accel__model_output outputs[2] = {{.name = "logits", .tensor = vocabulary(b, how, last)},
                                     {.name = "all_logits", .tensor = vocabulary(b, how, x), .asked = true}};
   b->decoding = false;
-  accel__add_entry(b, "decode", b->model->inputs, b->model->n_inputs, outputs, 2);
+  accel__add_entry(b, name, b->model->inputs, n_inputs, outputs, 2);
+}
+
+/* "decode"; and, of a model whose forward takes pictures behind its tokens, "decode_image" for the rows that show some. */
+static void decode_entries(accel__build *b, const accel__causal *how) {
+  uint32_t tokens = 0;
+  while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM) tokens++;
+  b->blind = true;
+  decode_entry(b, how, "decode", tokens);
+  b->blind = false;
+  if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
 }
 
 accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
@@ -94,7 +107,7 @@ accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
     accel__head_spans(b, x, "qa_outputs");
   } else {
     accel__add_output(b, "logits", vocabulary(b, how, x), false, false);
-    decode_entry(b, how);
+    decode_entries(b, how);
   }
   b->in_head = false;
   return accel__build_end(b, x);

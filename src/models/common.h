@@ -62,6 +62,8 @@ typedef struct accel__build {
   uint32_t n_by_length;
   accel__model_entry more[4]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
+  bool blind;                          /* pictures are left aside: "decode" of a model that takes some */
+  int32_t kv_state[ACCEL__MAX_LAYERS]; /* of "decode", made when first asked for; 0 not yet, else index + 1 */
   bool decoding; /* layers built now belong to "decode": attention reads and extends states, hidden states are not listed */
 } accel__build;
 

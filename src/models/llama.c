@@ -15,16 +15,22 @@ static const accel__decoder defaults = {.vocab = 32000,
                                         .qa_transformer = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
+accel_status accel__llama_read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
+                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  return ACCEL_OK;
+}
+
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
   accel__decoder *c;
   ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
-  ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  ACCEL_TRY(accel__llama_read(&b, c));
   return accel__decoder_build(&b, c);
 }
 

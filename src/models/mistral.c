@@ -16,13 +16,19 @@ static const accel__decoder defaults = {.vocab = 32000,
                                         .window = 4096,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
+accel_status accel__mistral_read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__decoder_read_window(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  return ACCEL_OK;
+}
+
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
   accel__decoder *c;
   ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__decoder_read_window(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  ACCEL_TRY(accel__mistral_read(&b, c));
   return accel__decoder_build(&b, c);
 }
 

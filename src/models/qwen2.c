@@ -27,13 +27,19 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .qa_transformer = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
+accel_status accel__qwen2_read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(read_sliding(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  return ACCEL_OK;
+}
+
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
   accel__decoder *c;
   ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(read_sliding(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
+  ACCEL_TRY(accel__qwen2_read(&b, c));
   return accel__decoder_build(&b, c);
 }
 

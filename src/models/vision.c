@@ -277,6 +277,25 @@ accel__tensor accel__count(accel__build *b, accel__dim n) {
   return accel__affine(b, accel__reshape(b->p, sum, 1, &n), 1.0, -1.0);
 }
 
+/* 1 where the id is `token`, else 0: F32 like input_ids. */
+static accel__tensor is_token(accel__build *b, int64_t token) {
+  accel__tensor away = accel__affine(b, accel__cast(b, b->input_ids, ACCEL_PLUGIN_F32), 1.0, -(double)token);
+  return accel__affine(b, accel__clamp(b, accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, away), 0.0, 1.0), -1.0, 1.0);
+}
+
+accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token) {
+  accel__program *p = b->p;
+  accel__dim one = accel__const_dim(p, 1);
+  accel__tensor here = is_token(b, token); /* [T] */
+  accel__tensor nth = accel__cumsum(b, accel__reshape(p, here, 2, (accel__dim[]){one, b->T}));
+  nth = accel__clamp(b, accel__affine(b, accel__reshape(p, nth, 1, &b->T), 1.0, -0.5), 0.0,
+                     1e9); /* row + 1/2, cut to the row */
+  accel__tensor row = accel__gather(p, rows, accel__cast(b, nth, ACCEL_PLUGIN_I32));
+  here = accel__reshape(p, here, 2, (accel__dim[]){b->T, one});
+  accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
+  return accel__node(p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){here, row, x}, 3, &where, 1, NULL, 1);
+}
+
 accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at) {
   if (x < 0 || at < 0) return -1;
   accel__tensor first =

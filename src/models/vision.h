@@ -77,6 +77,9 @@ accel__tensor accel__cumsum(accel__build *b,
 accel__tensor accel__count(accel__build *b, accel__dim n); /* 0, 1 .. n-1 as F32 [n] */
 /* Row at[i] (int32 [items], within the sequence) of each sequence of b->space: x [T,C] -> [items,C]. */
 accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at);
+/* x [T,C] with its rows where input_ids is `token` replaced by those of `rows` [n,C], in order (torch's masked_scatter).
+ * More such tokens than rows are an error when it runs. */
+accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);
 accel__tensor accel__reduce_last(accel__build *b, accel__tensor x); /* [n] -> [1]: its last element */
 accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset);
 accel__tensor accel__clamp(accel__build *b, accel__tensor x, double low, double high);

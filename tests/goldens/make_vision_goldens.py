@@ -241,8 +241,32 @@ def blip_fixtures():
     yield "blip_vision", dict(config=blip_config().vision_config, prefixed=False, cases=[case("BlipVisionModel", "batch", image, args=HIDDEN)])
 
 
+# ---- LLaVA ----
+
+def llava_fixtures():
+    speak = dict(vocab_size=61, hidden_size=24, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+                 pad_token_id=0)
+    seed("llava")
+    ids = torch.randint(3, 55, (2, 40))
+    ids[0, 5:21] = 59
+    ids[1, 9:25] = 59
+    mask = torch.ones_like(ids)
+    mask[1, :6] = 0
+    both = {"input_ids": ids, "attention_mask": mask, **pixels("p", 2, 3, 20, 20)}
+    rows = {"logits": mask, "last_hidden_state": mask}
+    def config(text, vision=None, **more):
+        return T.LlavaConfig(text_config={"model_type": text, **speak}, vision_config={"model_type": "clip_vision_model", **SEEN, **(vision or {})}, image_token_index=59, **more)
+    cases = [case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask}, args=HIDDEN), case("LlavaModel", "both", both, mask={"last_hidden_state": mask})]
+    yield "llava", dict(config=config("llama"), prefixed=False, cases=cases[:1], stored_as=lambda k: k.replace("vision_tower.", "vision_tower.vision_model."))
+    yield "llava_base", dict(config=config("llama"), prefixed=False, cases=cases[1:], dtype=torch.float16)
+    yield "llava_new_names", dict(config=config("mistral", vision_feature_layer=-1), prefixed=False, hub=False, cases=cases[:1])
+    full = config("qwen2", {"model_type": "siglip_vision_model"}, vision_feature_select_strategy="full", vision_feature_layer=[-1, 0], projector_hidden_act="relu",
+                  multimodal_projector_bias=False)
+    yield "llava_siglip", dict(config=full, prefixed=False, cases=cases[:1], dtype=torch.bfloat16)
+
+
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 
