@@ -450,6 +450,26 @@ ACCEL_API accel_status accel_classify_sounds(accel_endpoint *endpoint, const acc
 ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *images, uint32_t n, const char *const *labels,
                                              uint32_t n_labels, const char *hypothesis, accel_classifications **out);
 
+typedef struct accel_transcribe_params {
+  uint32_t size;
+  const char *timestamps; /* NULL: none; "char" or "word": chunks with their times */
+} accel_transcribe_params;
+typedef struct accel_chunk {
+  const char *text;
+  double start, end; /* seconds */
+} accel_chunk;
+typedef struct accel_transcripts {
+  uint32_t n;                       /* sounds */
+  const char *const *text;          /* [n] */
+  const uint32_t *count;            /* [n] */
+  const accel_chunk *const *chunk;  /* [n][count[i]] */
+} accel_transcripts;
+ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
+/* Pipeline automatic-speech-recognition for models with a CTC head (Wav2Vec2, HuBERT): the best label of each frame. */
+ACCEL_API accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n, const accel_transcribe_params *params,
+                                        accel_transcripts **out);
+ACCEL_API void accel_transcripts_free(accel_transcripts **transcripts);
+
 typedef struct accel_detection {
   double score;
   int64_t id;

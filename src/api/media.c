@@ -80,6 +80,30 @@ accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *i
   return accel__detect_objects(endpoint, images, n, &mine, out);
 }
 
+accel_transcribe_params accel_transcribe_params_default(void) {
+  return (accel_transcribe_params){.size = sizeof(accel_transcribe_params)};
+}
+
+accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
+                              const accel_transcribe_params *params, accel_transcripts **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_transcribe_params mine = accel_transcribe_params_default();
+  API_PARAMS(mine, params);
+  if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: timestamps is '%s'; it must be NULL, \"char\" or \"word\"", __func__,
+                       mine.timestamps);
+  ACCEL_TRY(check_media(__func__, "sounds", sounds, n));
+  return accel__transcribe(endpoint, sounds, n, &mine, out);
+}
+
+void accel_transcripts_free(accel_transcripts **transcripts) {
+  if (!transcripts) return;
+  accel__task_free(*transcripts);
+  *transcripts = NULL;
+}
+
 void accel_detections_free(accel_detections **detections) {
   if (!detections) return;
   accel__task_free(*detections);

@@ -27,6 +27,8 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
                                     uint32_t n_labels, const char *hypothesis, accel_classifications **out);
 accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_detect_params *params,
                                    accel_detections **out);
+accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, uint32_t n, const accel_transcribe_params *params,
+                               accel_transcripts **out);
 /* Results of the tasks are one arena each, at offset 0 behind the public struct: see accel__task_result. */
 
 /* A result that owns an arena: allocates `size` bytes (the public struct) with the arena hidden in front; everything the

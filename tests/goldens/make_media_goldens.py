@@ -109,6 +109,35 @@ def hear(name, config, extractor, cls):
     write(directory, "audio-classify", cases)
 
 
+def speak(name, cls, config, **more):
+    """A CTC model over a dozen letters; its head is scaled so that labels change from frame to frame."""
+    directory = ROOT / name
+    directory.mkdir(parents=True)
+    letters = ["<pad>", "<s>", "</s>", "<unk>", "|", "E", "T", "A", "O", "N", "\u00c4", "'"]
+    (directory / "vocab.json").write_text(json.dumps({c: i for i, c in enumerate(letters)}))
+    tokenizer = T.Wav2Vec2CTCTokenizer(str(directory / "vocab.json"), **more)
+    model = getattr(T, cls)(config(vocab_size=len(letters), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, conv_dim=[8, 8, 8],
+                                   conv_kernel=[10, 3, 3], conv_stride=[5, 2, 2], num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=2, pad_token_id=0))
+    randomise(model)
+    with torch.no_grad():
+        model.lm_head.weight *= 8
+    model.eval()
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    T.Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=False).save_pretrained(directory)
+    run = pipeline("automatic-speech-recognition", directory)
+    cases = []
+    for args, how in (([], {}), (["--timestamps", "char"], dict(return_timestamps="char")), (["--timestamps", "word"], dict(return_timestamps="word"))):
+        want = []
+        for f in SOUNDS:
+            x, _ = soundfile.read(FIXTURES / f, dtype="float32")
+            r = run(x.copy(), **how)
+            want.append({"text": r["text"], **({"chunks": [{"text": c["text"], "timestamp": [float(t) for t in c["timestamp"]]} for c in r["chunks"]]} if how else {})})
+        cases.append({"args": args, "files": SOUNDS, "want": want})
+    assert len(set(cases[0]["want"][0]["text"])) > 4, cases[0]["want"]
+    write(directory, "transcribe", cases)
+
+
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     classify("vit", T.ViTConfig(**SMALL, image_size=20, patch_size=5), T.ViTImageProcessor(size={"height": 20, "width": 20}))
@@ -120,6 +149,8 @@ def main():
     detect("yolos", T.YolosConfig(**SMALL, image_size=[32, 48], patch_size=8, num_detection_tokens=5), T.YolosImageProcessor(size={"shortest_edge": 32, "longest_edge": 64}))
     zero_shot("clip")
     hear("ast", T.ASTConfig(**SMALL, patch_size=8, frequency_stride=6, time_stride=6, max_length=30, num_mel_bins=24), T.ASTFeatureExtractor(max_length=30, num_mel_bins=24), "ASTForAudioClassification")
+    speak("wav2vec2", "Wav2Vec2ForCTC", T.Wav2Vec2Config)
+    speak("hubert", "HubertForCTC", T.HubertConfig, do_lower_case=True)
 
 
 if __name__ == "__main__":

@@ -479,6 +479,15 @@ class Media(unittest.TestCase):
             with open(files[0], "rb") as f:
                 self.check([run(f.read())], case["want"][:1])
 
+    def test_transcribe(self):
+        directory = os.path.join(FIXTURES, "media", "wav2vec2")
+        with open(os.path.join(directory, "golden.json"), encoding="utf-8") as f:
+            case = json.load(f)["cases"][2]
+        speak = accel.pipeline("automatic-speech-recognition", directory, device="cpu", return_timestamps="word")
+        found = speak([os.path.join(FIXTURES, f) for f in case["files"]])
+        self.assertEqual([r["text"] for r in found], [w["text"] for w in case["want"]])
+        self.assertEqual([[c["text"] for c in r["chunks"]] for r in found], [[c["text"] for c in w["chunks"]] for w in case["want"]])
+
     def test_preprocess(self):
         detr, picture = os.path.join(FIXTURES, "media", "detr"), os.path.join(FIXTURES, "image", "pictures", "rgb.png")
         self.assertEqual(list(accel.preprocess(detr, images=[picture])["pixel_values"].shape), [1, 3, 40, 64])

@@ -261,6 +261,20 @@ class Model:
         lib.accel_detections_free(C.byref(pointer))
         return result
 
+    def transcribe(self, sounds: Sequence[Media], timestamps: Optional[str] = None) -> List[Dict[str, Any]]:
+        """{"text"} for each sound (a path, or the bytes of a file); with timestamps "char" or "word" also "chunks":
+        [{"text", "timestamp": (start, end)}, ...] in seconds."""
+        how, media, keep, pointer = lib.accel_transcribe_params_default(), media_array(sounds), encode(timestamps), C.POINTER(T.accel_transcripts)()
+        how.timestamps = keep
+        check(lib.accel_transcribe(self.handle, media, len(sounds), C.byref(how), C.byref(pointer)))
+        found, result = pointer.contents, []
+        for i in range(found.n):
+            result.append({"text": decode(found.text[i])})
+            if timestamps:
+                result[-1]["chunks"] = [{"text": decode(c.text), "timestamp": (c.start, c.end)} for c in (found.chunk[i][k] for k in range(found.count[i]))]
+        lib.accel_transcripts_free(C.byref(pointer))
+        return result
+
     def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,
                      stride: int = 0) -> List[List[Dict[str, Any]]]:
         """[{"entity", "score", "index", "word", "start", "end"}, ...] for each text; under an aggregation "entity_group" and no index."""

@@ -179,17 +179,27 @@ class ObjectDetectionPipeline(Pipeline):
         return found[0] if single else found
 
 
+class AutomaticSpeechRecognitionPipeline(Pipeline):
+    """{"text"} for a sound, a list of them for several; with return_timestamps "char" or "word" also "chunks"."""
+    task = "automatic-speech-recognition"
+
+    def __call__(self, inputs: Any, return_timestamps: Optional[str] = None) -> Any:
+        files, single = _files(inputs)
+        found = self.model.transcribe(files, return_timestamps or self.defaults.get("return_timestamps"))
+        return found[0] if single else found
+
+
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, ImageClassificationPipeline, AudioClassificationPipeline, ZeroShotImageClassificationPipeline,
-    ObjectDetectionPipeline)}
+    ObjectDetectionPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None:

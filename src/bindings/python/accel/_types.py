@@ -69,6 +69,10 @@ accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n",
 accel_preprocess_params = _struct(
     "accel_preprocess_params", ("size", u32), ("images", C.POINTER(accel_media)), ("sounds", C.POINTER(accel_media)), ("n_images", u32),
     ("n_sounds", u32), ("pillow", C.c_int32), ("seed", C.c_uint64))
+accel_transcribe_params = _struct("accel_transcribe_params", ("size", u32), ("timestamps", text))
+accel_chunk = _struct("accel_chunk", ("text", text), ("start", f64), ("end", f64))
+accel_transcripts = _struct(
+    "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))))
 accel_detection = _struct(
     "accel_detection", ("score", f64), ("id", i64), ("label", text), ("xmin", C.c_float), ("ymin", C.c_float), ("xmax", C.c_float), ("ymax", C.c_float))
 accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold", f64))
