@@ -41,6 +41,7 @@ typedef struct gpu_limits {
   uint32_t wave;                                      /* lanes that run together; 1 on CPU devices */
   uint32_t units;                                     /* compute units, 0: unknown */
   bool cpu;                                           /* a CPU behind the API: panel kernels, few barriers */
+  uint32_t vector;                                    /* floats of a vector register, on CPU devices; 0 elsewhere */
   bool unified;                                       /* device memory is host memory */
   bool fp16, storage16, storage8, int_dot, subgroups; /* optional kernels that need them may be chosen */
 } gpu_limits;

@@ -2,8 +2,8 @@
  */
 #include "gpu/ops.h"
 
-enum { FEW = 8, SEGMENTS = 8, TILE = 64 };
-enum { BIAS = 1, RESIDUAL = 2, TRANS = 4, UP_PLUS_ONE = 8 }; /* flags of the kernels */
+enum { FEW = 8, SEGMENTS = 8, TILE = 64, PANEL = 16 };
+enum { BIAS = 1, RESIDUAL = 2, TRANS = 4, UP_PLUS_ONE = 8, OFFSETS = 16 }; /* flags of the kernels */
 
 typedef struct product { /* y[m, n] = act(x w^T + bias) + residual */
   const kit_tensor *x;
@@ -46,8 +46,38 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p
   return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, TILE), most[1]), 1, error);
 }
 
+/* On a CPU device: blocks of rows so that every unit has several pieces of work. */
+static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
+  const gpu_weight *w = &p->w.w;
+  const gpu_limits *limits = &run->self->limits;
+  const int64_t panels = ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
+  int64_t block = ceil_div(ceil_div(p->m * panels, pieces), FEW) * FEW;
+  block = block < 2 * FEW ? 2 * FEW : block > 256 ? 256 : block;
+  gpu_call c = gpu_call_new(run, l, (limits->vector >= 16 ? GPU_K_panel8_f32 : GPU_K_panel4_f32) + w->store);
+  gpu_tensor(&c, p->x);
+  gpu_bind(&c, gpu_memory_at(w->packed));
+  gpu_bind(&c, w->factors ? gpu_memory_at(w->factors) : gpu_none(run));
+  gpu_tensor(&c, p->bias);
+  gpu_tensor(&c, p->residual);
+  gpu_bind(&c, p->y);
+  gpu_int(&c, p->m);
+  gpu_int(&c, p->n);
+  gpu_int(&c, p->k);
+  gpu_int(&c, p->x->row_stride);
+  gpu_int(&c, p->y_stride);
+  gpu_int(&c, w->panel_words);
+  gpu_int(&c, w->group_k);
+  gpu_int(&c, w->groups_k);
+  gpu_int(&c, block);
+  gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (w->offsets ? OFFSETS : 0));
+  gpu_int(&c, p->act);
+  gpu_float(&c, (double)p->alpha);
+  return gpu_dispatch_grid(&c, panels, ceil_div(p->m, block), 1, error);
+}
+
 static int32_t multiply(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
+  if (p->w.w.packed && !p->trans) return multiply_packed(run, l, p, error);
   for (int64_t first = 0; !rc && first < p->w.w.n;) {
     gpu_binding part;
     const int64_t count = gpu_matrix_rows(run, &p->w, first, &part);

@@ -32,6 +32,10 @@ typedef struct gpu_memory {
   gpu_chunk *chunk;
 } gpu_memory;
 
+static inline gpu_binding gpu_memory_at(const gpu_memory *m) {
+  return (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = m->bytes};
+}
+
 typedef struct gpu_pool {
   gpu_device *device;
   const gpu_limits *limits;
@@ -86,6 +90,10 @@ typedef struct gpu_weight {
   gpu_memory **panel; /* [n_panel] when data does not fit one allocation: rows_per_panel rows each; then data is NULL */
   uint32_t n_panel;
   int64_t rows_per_panel;
+  /* CPU devices: as panel.k reads it, where linear nodes use it; data is NULL when nothing else does. */
+  gpu_memory *packed, *factors;
+  uint32_t panel_words;
+  bool offsets;
 } gpu_weight;
 
 /* accel_plugin_answer, and why not. */

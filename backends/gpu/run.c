@@ -6,10 +6,6 @@
 
 enum { BLOCK = 65536 }; /* bytes of a block of constants */
 
-static gpu_binding whole(const gpu_memory *m) {
-  return (gpu_binding){.buffer = m->buffer, .offset = m->offset, .bytes = m->bytes};
-}
-
 /* ---- begin and finish ---- */
 
 static void run_free(gpu_run *run) {
@@ -42,7 +38,7 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
 static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   int32_t *word = malloc(run->n_check * sizeof *word), rc = ACCEL_PLUGIN_OK;
   if (!word) return kit_no_memory(error, run->n_check * sizeof *word);
-  gpu_binding from = gpu_part(whole(run->errors), 0, run->n_check * sizeof *word);
+  gpu_binding from = gpu_part(gpu_memory_at(run->errors), 0, run->n_check * sizeof *word);
   rc = gpu_plugin_api.read(run->self->device, word, &from, error);
   for (uint32_t i = 0; !rc && i < run->n_check; i++) {
     const gpu_check *c = &run->check[i];
@@ -99,7 +95,7 @@ int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding
     const int32_t rc = block_new(run, bytes, error);
     if (rc) return rc;
   }
-  *out = gpu_part(whole(run->block[run->n_block - 1]), run->used, bytes);
+  *out = gpu_part(gpu_memory_at(run->block[run->n_block - 1]), run->used, bytes);
   run->used += bytes;
   return update(run, *out, data, error);
 }
@@ -125,7 +121,7 @@ static int32_t errors_new(gpu_run *run, accel_plugin_error *error) {
   int32_t word[GPU_CHECKS];
   for (int i = 0; i < GPU_CHECKS; i++) word[i] = INT32_MAX;
   int32_t rc = gpu_pool_take(&run->self->pool, sizeof word, &run->errors, error);
-  return rc ? rc : update(run, gpu_part(whole(run->errors), 0, sizeof word), word, error);
+  return rc ? rc : update(run, gpu_part(gpu_memory_at(run->errors), 0, sizeof word), word, error);
 }
 
 int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what, const kit_tensor *idx, int64_t limit,
@@ -138,13 +134,13 @@ int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what, c
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "one run checks the indices of at most %d nodes", GPU_CHECKS);
   *word = (int32_t)run->n_check++;
   run->check[*word] = (gpu_check){.node = l->index, .limit = limit, .idx = gpu_at(run, idx), .what = what};
-  *errors = whole(run->errors);
+  *errors = gpu_memory_at(run->errors);
   return ACCEL_PLUGIN_OK;
 }
 
 /* ---- operands ---- */
 
-gpu_binding gpu_none(const gpu_run *run) { return whole(run->self->none); }
+gpu_binding gpu_none(const gpu_run *run) { return gpu_memory_at(run->self->none); }
 
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes) {
   const gpu_memory *m = l->workspace_buffer;
@@ -171,7 +167,7 @@ int64_t gpu_matrix_rows(const gpu_run *run, const gpu_matrix *m, int64_t first, 
 
 void gpu_matrix_bind(gpu_call *c, const gpu_matrix *m, gpu_binding rows) {
   gpu_bind(c, rows);
-  gpu_bind(c, m->w.scale ? whole(m->w.scale) : gpu_none(c->run));
+  gpu_bind(c, m->w.scale ? gpu_memory_at(m->w.scale) : gpu_none(c->run));
 }
 
 void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
@@ -197,7 +193,7 @@ void gpu_bind(gpu_call *c, gpu_binding binding) {
 }
 
 gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t) {
-  if (!kit_has(t) || !t->elements || !t->buffer) return whole(run->self->none);
+  if (!kit_has(t) || !t->elements || !t->buffer) return gpu_memory_at(run->self->none);
   const gpu_memory *m = t->buffer;
   const int64_t rows = kit_row_count(t), last = (rows - 1) * t->row_stride + kit_cols(t);
   return (gpu_binding){.buffer = m->buffer, .offset = m->offset + t->offset, .bytes = (uint64_t)last * 4};

@@ -92,6 +92,7 @@ void ocl_describe(gpu_device *d) {
                     .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
                     .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
                     .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
+                    .vector = type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
                     .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
                     .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
                     .int_dot = strstr(extensions, "cl_khr_integer_dot_product") != NULL,
