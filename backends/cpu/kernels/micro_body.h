@@ -7,6 +7,8 @@
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 
+#include <stdbool.h>
+
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
@@ -30,13 +32,14 @@ V_INLINE void micro_step(const int rows, const int panels, const char *const *x,
   v_fence();
 }
 
-/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side.
+/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side;
+ * `on`: the chains of sums go on from what is in c.
  * Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
-V_INLINE void micro(const int rows, const int panels, int64_t k_count, const float *a, int64_t lda, const float *b,
-                    int64_t panel, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
+V_INLINE void micro(const int rows, const int panels, const bool on, int64_t k_count, const float *a, int64_t lda,
+                    const float *b, int64_t panel, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
   micro_sums sum;
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = on ? v_load(c + i * ldc + j * V) : v_zero(); }
   }
   const char *x[4];
   for (int i = 0; i < 4; i++) x[i] = (const char *)(4 * i < rows ? a + 4 * i * lda : a);
@@ -71,11 +74,12 @@ V_INLINE void micro(const int rows, const int panels, int64_t k_count, const flo
 typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
                          const float *ahead, int64_t ahead_step);
 
-#define MICRO(rows, panels)                                                                                        \
-  static void micro_##rows##_##panels(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, \
-                                      float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {             \
-    micro(rows, panels, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                     \
+#define MICRO_FN(name, rows, panels, on)                                                                               \
+  static void name(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc, \
+                   const float *ahead, int64_t ahead_step) {                                                           \
+    micro(rows, panels, on, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                     \
   }
+#define MICRO(rows, panels) MICRO_FN(micro_##rows##_##panels, rows, panels, false)
 /* clang-format off */
 MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
 #if GEMM_ROWS >= 6

@@ -2,17 +2,19 @@
  * micro_body.h, tile_body.h and its own widen_pair().
  *
  * Weights are widened in registers when there are few rows, else a block of a panel at a time into the first-level cache,
- * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch: blocks
- * of at most CPU_NARROW_BLOCK k, each one chain of fused multiply-adds in ascending order, then total += scale * chain. */
+ * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch:
+ * without scales one chain of fused multiply-adds over k in ascending order, as in fp32; with scales blocks of at most
+ * CPU_NARROW_BLOCK k, each such a chain, then total += scale * chain. */
 #ifndef ACCEL_CPU_NARROW_BODY_H
 #define ACCEL_CPU_NARROW_BODY_H
 
 enum {
   NARROW_FEW = V_REGISTERS >= 32 ? 12 : 5, /* rows that are widened for in registers, at most */
   NARROW_PANELS = 4,                       /* side by side, at most */
-  NARROW_ROWS = 224,                       /* that share what was widened, at most */
-  NARROW_X = 3 << 18,                      /* bytes of x that stay in the second-level cache while all panels pass */
-  NARROW_AHEAD = 2048                      /* bytes that a panel is asked for ahead of its use */
+  NARROW_LENGTH = 768, /* k widened at a time without scales: with its part of x in the first-level cache */
+  NARROW_ROWS = 70,    /* that share what was widened, at most; more of them are on too many pages */
+  NARROW_X = 3 << 18,  /* bytes of x that stay in the second-level cache while all panels pass */
+  NARROW_AHEAD = 2048  /* bytes that a panel is asked for ahead of its use */
 };
 
 /* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of k. */
@@ -28,23 +30,45 @@ V_INLINE int narrow_pair_bytes(const int form) { return (narrow_scaled(form) ? 2
 
 V_INLINE narrow narrow_panel(const int form, const cpu_gemm *g, int64_t panel) {
   const uint8_t *at = (const uint8_t *)g->w + panel * g->panel_bytes;
-  if (!narrow_scaled(form)) return (narrow){.codes = at, .block = CPU_NARROW_BLOCK};
+  if (!narrow_scaled(form)) return (narrow){.codes = at, .block = g->k};
   return (narrow){.codes = at + (g->group ? (g->k + g->group - 1) / g->group : 1) * GEMM_COLS * (int64_t)sizeof(float),
                   .scale = (const float *)at,
                   .block = g->group && g->group < CPU_NARROW_BLOCK ? g->group : CPU_NARROW_BLOCK};
 }
 
-/* total[rows][cols] += scale * chain */
+/* total[rows][cols] += scale * chain; without scales the chain went on from the total. */
 V_INLINE void narrow_add(const int form, const int rows, const float *scale, const vf *chain, float *total) {
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
     vf s = narrow_scaled(form) ? v_load(scale + j * V) : v_zero();
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
       float *t = total + i * GEMM_COLS + j * V;
       const vf more = chain[i * GEMM_VECS + j];
-      v_store(t, narrow_scaled(form) ? v_fma(s, more, v_load(t)) : v_add(v_load(t), more));
+      v_store(t, narrow_scaled(form) ? v_fma(s, more, v_load(t)) : more);
     }
   }
 }
+
+/* Register tiles whose chains go on from what is in c. */
+#define NARROW_ON(rows) MICRO_FN(narrow_on_##rows, rows, 1, true)
+/* clang-format off */
+NARROW_ON(1) NARROW_ON(2) NARROW_ON(3) NARROW_ON(4)
+#if GEMM_ROWS >= 6
+NARROW_ON(5) NARROW_ON(6)
+#endif
+#if GEMM_ROWS >= 14
+NARROW_ON(7) NARROW_ON(8) NARROW_ON(9) NARROW_ON(10) NARROW_ON(11) NARROW_ON(12) NARROW_ON(13) NARROW_ON(14)
+#endif
+
+static const micro_fn narrow_on[GEMM_ROWS + 1] = {
+  NULL, narrow_on_1, narrow_on_2, narrow_on_3, narrow_on_4,
+#if GEMM_ROWS >= 6
+  narrow_on_5, narrow_on_6,
+#endif
+#if GEMM_ROWS >= 14
+  narrow_on_7, narrow_on_8, narrow_on_9, narrow_on_10, narrow_on_11, narrow_on_12, narrow_on_13, narrow_on_14,
+#endif
+};
+/* clang-format on */
 
 /* Scales of the panel `further` panels on, for the group that k is in. */
 V_INLINE const float *narrow_scale(const cpu_gemm *g, const narrow *w, int64_t k, int64_t further) {
@@ -53,13 +77,14 @@ V_INLINE const float *narrow_scale(const cpu_gemm *g, const narrow *w, int64_t k
 
 /* ---- weights widened in registers ---- */
 
-/* Where one chain of sums reads: x and the codes of panels side by side from the same k on.  kept: [count][cols] gets the
- * widened weights of the only panel. */
+/* Where one chain of sums reads: x and the codes of panels side by side from the same k on.  Of a single panel: kept
+ * [count][cols] gets the widened weights; the chain goes on from `from` [rows][cols], if not NULL. */
 typedef struct narrow_chain {
   const float *x;
   const uint8_t *codes;
   int64_t ldx, panel_bytes, count;
   float *kept;
+  const float *from;
 } narrow_chain;
 typedef vf narrow_sums[NARROW_PANELS][NARROW_FEW][GEMM_VECS];
 
@@ -93,7 +118,9 @@ V_INLINE void narrow_sum(const int form, const int rows, const int panels, const
   MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] = c->codes + p * c->panel_bytes; }
   MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] = (const char *)c->x + 4 * i * row; }
   MICRO_UNROLL for (int p = 0; p < panels; p++) {
-    MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { sum[p][i / GEMM_VECS][i % GEMM_VECS] = v_zero(); }
+    MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) {
+      sum[p][i / GEMM_VECS][i % GEMM_VECS] = c->from ? v_load(c->from + i * V) : v_zero();
+    }
   }
   for (int64_t j = c->count / 2; j > 0; j--) {
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
@@ -138,31 +165,41 @@ V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, 
 
 /* ---- weights widened into the cache ---- */
 
-/* Rows [row, stop) of one panel into total: in each block of k the first NARROW_FEW of them widen for all. */
+/* Rows [row, stop) of one panel; total: room for them.  In each block of k the first NARROW_FEW of them widen for all. */
 V_INLINE void narrow_panel_rows(const int form, const cpu_gemm *g, int64_t row, int64_t stop, int64_t panel, float *total) {
-  float block[CPU_NARROW_BLOCK * GEMM_COLS] __attribute__((aligned(64))),
+  float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
       tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
-  const int64_t tiles = (stop - row - NARROW_FEW + GEMM_ROWS - 1) / GEMM_ROWS,
+  const int64_t length = narrow_scaled(form) ? w.block : NARROW_LENGTH,
+                tiles = (stop - row - NARROW_FEW + GEMM_ROWS - 1) / GEMM_ROWS,
                 step = (MICRO_STEPS / 2 * narrow_pair_bytes(form) / 4 + tiles - 1) / tiles; /* of prefetching, in floats */
   for (int64_t j = 0; j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
-  for (int64_t k = 0; k < g->k; k += w.block) {
+  if (!g->k) finish(g, total, row, stop - row, panel);
+  for (int64_t k = 0; k < g->k; k += length) {
     const float *x = (const float *)g->x + row * g->ldx + k, *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
     const narrow_chain c = {.x = x,
                             .codes = w.codes + k / 2 * narrow_pair_bytes(form),
                             .ldx = g->ldx,
-                            .count = g->k - k < w.block ? g->k - k : w.block,
-                            .kept = block};
+                            .count = g->k - k < length ? g->k - k : length,
+                            .kept = block,
+                            .from = narrow_scaled(form) || !k ? NULL : total};
     const float *ahead = (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
     narrow_sums sum;
     narrow_sum(form, NARROW_FEW, 1, true, &c, sum);
     narrow_add(form, NARROW_FEW, scale, sum[0][0], total);
+    if (k + length >= g->k) finish(g, total, row, NARROW_FEW, panel);
     for (int64_t i = NARROW_FEW, rows; i < stop - row; i += rows) {
       rows = micro_height(stop - row - i);
-      micro_of_rows[rows](c.count, x + i * g->ldx, g->ldx, block, 0, tile, GEMM_COLS, ahead, step);
+      if (narrow_scaled(form)) {
+        micro_of_rows[rows](c.count, x + i * g->ldx, g->ldx, block, 0, tile, GEMM_COLS, ahead, step);
+        for (int64_t r = 0; r < rows; r++)
+          narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
+      } else {
+        (k ? narrow_on : micro_of_rows)[rows](c.count, x + i * g->ldx, g->ldx, block, 0, total + i * GEMM_COLS, GEMM_COLS,
+                                              ahead, step);
+      }
+      if (k + length >= g->k) finish(g, total + i * GEMM_COLS, row + i, rows, panel);
       ahead += c.count / MICRO_STEPS * step;
-      for (int64_t r = 0; r < rows; r++)
-        narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
     }
   }
 }
@@ -176,10 +213,7 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
   const int64_t chunks = (row_end - row + most - 1) / most;
   for (int64_t c = 0; c < chunks; c++) {
     int64_t first = row + (row_end - row) * c / chunks, stop = row + (row_end - row) * (c + 1) / chunks;
-    for (int64_t p = panel; p < panel_end; p++) {
-      narrow_panel_rows(form, g, first, stop, p, total);
-      finish(g, total, first, stop - first, p);
-    }
+    for (int64_t p = panel; p < panel_end; p++) narrow_panel_rows(form, g, first, stop, p, total);
   }
 }
 
