@@ -1,4 +1,5 @@
 /* isa.c - which instruction sets this machine runs, and the kernels of each. */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static uint64_t saved_state(void) {
 
 static bool has(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
-static bool runs(cpu_isa isa) {
+static bool has_isa(cpu_isa isa) {
   uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
   if (isa == CPU_ISA_SCALAR) return true;
   if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
@@ -46,13 +47,25 @@ static bool runs(cpu_isa isa) {
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
-static bool runs(cpu_isa isa) {
+static bool has_isa(cpu_isa isa) {
   const unsigned long asimddp = 1ul << 20;
   return isa <= CPU_ISA_NEON || (isa == CPU_ISA_NEONDOT && (getauxval(AT_HWCAP) & asimddp));
 }
 #else
-static bool runs(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
+static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
 #endif
+
+/* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
+static bool runs(cpu_isa isa) {
+  static atomic_uint known; /* a bit of each, and one that is always set */
+  unsigned bits = atomic_load_explicit(&known, memory_order_relaxed);
+  if (!bits) {
+    bits = 1u << CPU_ISA_COUNT;
+    for (int i = 0; i < CPU_ISA_COUNT; i++) bits |= (unsigned)has_isa((cpu_isa)i) << i;
+    atomic_store_explicit(&known, bits, memory_order_relaxed);
+  }
+  return bits >> isa & 1;
+}
 
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
   int n = 0;
