@@ -1,29 +1,13 @@
 /* generate.c - text generation: argument checks, then tasks/. */
 #include "tasks/generate.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/check.h"
 #include "tasks/tasks.h"
 
-accel_generate_params accel_generate_params_default(void) {
-  return (accel_generate_params){.size = sizeof(accel_generate_params),
-                                 .max_new_tokens = -1,
-                                 .min_new_tokens = -1,
-                                 .do_sample = -1,
-                                 .temperature = NAN,
-                                 .top_p = NAN,
-                                 .min_p = NAN,
-                                 .typical_p = NAN,
-                                 .top_k = -1,
-                                 .repetition_penalty = NAN,
-                                 .presence_penalty = NAN,
-                                 .frequency_penalty = NAN,
-                                 .no_repeat_ngram_size = -1,
-                                 .logprobs = -1};
-}
+accel_generate_params accel_generate_params_default(void) { return accel__generate_defaults(); }
 
 static accel_status check_params(const char *caller, const accel_generate_params *p) {
   if (p->stop && p->stop->n && !p->stop->item)

@@ -13,6 +13,23 @@ enum { DEFAULT_NEW_TOKENS = 256, MAX_CONFIG = 16 << 20 };
 
 /* ---- configuration ---- */
 
+accel_generate_params accel__generate_defaults(void) {
+  return (accel_generate_params){.size = sizeof(accel_generate_params),
+                                 .max_new_tokens = -1,
+                                 .min_new_tokens = -1,
+                                 .do_sample = -1,
+                                 .temperature = NAN,
+                                 .top_p = NAN,
+                                 .min_p = NAN,
+                                 .typical_p = NAN,
+                                 .top_k = -1,
+                                 .repetition_penalty = NAN,
+                                 .presence_penalty = NAN,
+                                 .frequency_penalty = NAN,
+                                 .no_repeat_ngram_size = -1,
+                                 .logprobs = -1};
+}
+
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file = {0};

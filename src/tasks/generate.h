@@ -15,6 +15,7 @@ typedef struct accel__generate_plan {
   bool asked_length; /* the caller, not the model, says how many tokens there may be */
 } accel__generate_plan;
 
+accel_generate_params accel__generate_defaults(void); /* nothing is set */
 /* The model's configuration with the caller's on top, checked.  Free with accel__generate_plan_free, after a failure, too.
  */
 accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,

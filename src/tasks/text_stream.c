@@ -31,7 +31,13 @@ static accel_status add(accel__text_stream *s, const int32_t *ids, uint32_t n, b
   if (!s->tokenizer || s->stopped || n <= s->read) return ACCEL_OK;
   ACCEL_TRY(decode(s, ids + s->from, s->read - s->from, &s->before));
   ACCEL_TRY(decode(s, ids + s->from, n - s->from, &s->with));
-  if (s->with.n <= s->before.n || (ends_broken(&s->with) && !last)) return ACCEL_OK;
+  if (ends_broken(&s->with) && !last) return ACCEL_OK;
+  bool goes_on = s->with.n >= s->before.n && (!s->before.n || !memcmp(s->with.data, s->before.data, s->before.n));
+  if (!goes_on) { /* byte tokens that made text before are broken by those behind them: what was told stays */
+    ACCEL_TRY(decode(s, ids + s->read, n - s->read, &s->with));
+    s->before.n = 0;
+  }
+  if (s->with.n == s->before.n) return ACCEL_OK;
   size_t known = s->text.n, begin, end;
   accel__buffer_bytes(&s->text, s->with.data + s->before.n, s->with.n - s->before.n);
   ACCEL_TRY(accel__buffer_status(&s->text));

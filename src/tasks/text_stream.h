@@ -6,8 +6,9 @@
  *   const char *piece = accel__text_stream_take(&s, last, &bytes);
  *   accel__text_stream_free(&s);
  *
- * The pieces together are the tokenizer's decoding of all ids, cut at the stop string.  A token costs the decoding of the
- * few tokens before it, however long the text is.
+ * The pieces together are the tokenizer's decoding of all ids, cut at the stop string.  (Where a decoder takes back text that
+ * it gave for fewer tokens - byte tokens that spell no character - what was told stays, followed by the rest.)  A token costs
+ * the decoding of the few tokens before it, however long the text is.
  */
 #ifndef ACCEL_TASKS_TEXT_STREAM_H
 #define ACCEL_TASKS_TEXT_STREAM_H

@@ -1,7 +1,8 @@
 /* verify.c - golden files: run their inputs, compare with their outputs.
  *
  * A golden is a safetensors file of `in.<forward argument>` and `out.<output field>` tensors, with metadata `mode`
- * ("forward") and `args` (JSON of other forward arguments), and optionally `mask.<output field>` (int64, 1 = compare here).
+ * ("forward", or "generate": verify_generate.c) and `args` (JSON of other arguments), and optionally `mask.<output field>`
+ * (int64, 1 = compare here).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,19 +13,11 @@
 #include "tasks/compare.h"
 #include "tasks/open.h"
 #include "tasks/tasks.h"
-
-typedef struct golden {
-  const char *path;
-  accel__checkpoint *file;
-  accel_tensors inputs;
-  const char **names;                /* [n] output fields */
-  const accel__tensor_info **wanted; /* [n] */
-  uint32_t n;
-} golden;
+#include "tasks/verify.h"
 
 /* ---- reading ---- */
 
-static accel_status add_input(accel__arena *arena, golden *g, const accel__tensor_info *t) {
+static accel_status add_input(accel__arena *arena, accel__golden *g, const accel__tensor_info *t) {
   accel_tensor *in = &g->inputs.item[g->inputs.n];
   if (t->rank > ACCEL_MAX_RANK ||
       (t->dtype > ACCEL_PLUGIN_U8 && t->dtype != ACCEL_PLUGIN_F64 && t->dtype != ACCEL_PLUGIN_BOOL))
@@ -39,7 +32,7 @@ static accel_status add_input(accel__arena *arena, golden *g, const accel__tenso
 }
 
 /* Arguments that change nothing here; others are usage errors by name. */
-static accel_status check_args(const golden *g, const accel__model *model) {
+static accel_status check_args(const accel__golden *g, const accel__model *model) {
   static const char *const harmless[] = {"return_dict", "output_hidden_states", "use_cache"};
   const char *text = accel__checkpoint_metadata(g->file, "args");
   accel__json_file args = {0};
@@ -59,12 +52,14 @@ static accel_status check_args(const golden *g, const accel__model *model) {
   return status;
 }
 
-static accel_status read_golden(const char *path, accel__arena *arena, golden *g) {
-  *g = (golden){.path = path};
+static accel_status read_golden(const char *path, accel__arena *arena, accel__golden *g) {
+  *g = (accel__golden){.path = path};
   ACCEL_TRY(accel__checkpoint_open(path, &g->file));
   const char *mode = accel__checkpoint_metadata(g->file, "mode");
-  if (mode && strcmp(mode, "forward"))
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: metadata mode '%s' is not supported yet; known: forward", path, mode);
+  g->generates = mode && !strcmp(mode, "generate");
+  if (mode && !g->generates && strcmp(mode, "forward"))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: metadata mode '%s' is not supported; known: forward, generate", path,
+                       mode);
   uint32_t all = accel__checkpoint_count(g->file);
   g->inputs.item = accel__arena_array(arena, all, sizeof *g->inputs.item);
   g->names = accel__arena_array(arena, all, sizeof *g->names);
@@ -86,7 +81,7 @@ static accel_status read_golden(const char *path, accel__arena *arena, golden *g
 
 /* ---- which elements count ---- */
 
-static const accel_tensor *attention_mask(const golden *g) {
+static const accel_tensor *attention_mask(const accel__golden *g) {
   for (uint32_t i = 0; i < g->inputs.n; i++)
     if (!strcmp(g->inputs.item[i].name, "attention_mask")) return &g->inputs.item[i];
   return NULL;
@@ -101,7 +96,7 @@ static double element(const accel_tensor *t, uint64_t i) {
 
 /* mask[n] for an output: the golden's own; else rows whose attention_mask is 0 are left out where the second dim is the
  * mask's. *out is NULL when everything counts. */
-static accel_status output_mask(const golden *g, const accel__tensor_info *want, accel__arena *arena, uint8_t **out) {
+static accel_status output_mask(const accel__golden *g, const accel__tensor_info *want, accel__arena *arena, uint8_t **out) {
   const char *name = accel__arena_printf(arena, "mask.%s", want->name + 4);
   const accel__tensor_info *own = name ? accel__checkpoint_find(g->file, name) : NULL;
   const accel_tensor *attended = attention_mask(g);
@@ -123,7 +118,7 @@ static accel_status output_mask(const golden *g, const accel__tensor_info *want,
 
 /* ---- comparing ---- */
 
-static accel_status compare_output(const golden *g, uint32_t k, const accel_tensor *got, const char *precision,
+static accel_status compare_output(const accel__golden *g, uint32_t k, const accel_tensor *got, const char *precision,
                                    accel__arena *arena, accel_verify_output *to) {
   const accel__tensor_info *want = g->wanted[k];
   uint8_t *mask;
@@ -153,15 +148,43 @@ static accel_status compare_output(const golden *g, uint32_t k, const accel_tens
   return ACCEL_OK;
 }
 
-static accel_status fill_report(accel_endpoint *ep, const golden *g, accel_verify_report *report) {
+/* Outputs of a generation by their names, in the golden's order. */
+static accel_status compare_generated(accel_endpoint *ep, const accel__golden *g, accel_verify_output *outputs,
+                                      accel__arena *arena, accel__arena *scratch) {
+  accel_tensors *got = NULL;
+  const char *precision = ep->placement.precision;
+  accel_status status = accel__verify_generate(ep, g, &got);
+  for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++) {
+    outputs[k] = (accel_verify_output){.name = g->names[k], .note = ""};
+    if (!strcmp(g->names[k], "sequences"))
+      status = accel__verify_sequences(g, g->wanted[k], &got->item[0], precision, arena, &outputs[k]);
+    else if (!strcmp(g->names[k], "sequences_scores"))
+      status = compare_output(g, k, &got->item[1], precision, scratch, &outputs[k]);
+    else
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: generation has no output '%s'", g->path, g->names[k]);
+  }
+  accel__tensors_free(&got);
+  return status;
+}
+
+static accel_status compare_forward(accel_endpoint *ep, const accel__golden *g, accel_verify_output *outputs,
+                                    accel__arena *scratch) {
+  accel_tensors *got = NULL;
+  accel_status status = accel__run_padded(ep, &g->inputs, g->names, g->n, &got);
+  for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++)
+    status = compare_output(g, k, &got->item[k], ep->placement.precision, scratch, &outputs[k]);
+  accel__tensors_free(&got);
+  return status;
+}
+
+static accel_status fill_report(accel_endpoint *ep, const accel__golden *g, accel_verify_report *report) {
   accel__arena *arena = accel__task_arena(report), scratch = {0};
   accel_verify_output *outputs = accel__arena_array(arena, g->n, sizeof *outputs);
-  accel_tensors *got = NULL;
   if (!outputs) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = accel__run_padded(ep, &g->inputs, g->names, g->n, &got);
+  accel_status status =
+      g->generates ? compare_generated(ep, g, outputs, arena, &scratch) : compare_forward(ep, g, outputs, &scratch);
   report->passed = 1;
   for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++) {
-    status = compare_output(g, k, &got->item[k], ep->placement.precision, &scratch, &outputs[k]);
     outputs[k].name = accel__arena_string(arena, outputs[k].name);
     report->passed &= outputs[k].passed;
   }
@@ -171,7 +194,6 @@ static accel_status fill_report(accel_endpoint *ep, const golden *g, accel_verif
   report->device = accel__arena_string(arena, ep->placement.device);
   report->precision = accel__arena_string(arena, ep->placement.precision);
   report->golden = accel__arena_string(arena, g->path);
-  accel__tensors_free(&got);
   accel__arena_free(&scratch);
   return status;
 }
@@ -179,14 +201,14 @@ static accel_status fill_report(accel_endpoint *ep, const golden *g, accel_verif
 accel_status accel__verify(accel *ctx, const char *model, const accel_init_params *how, const char *path,
                            accel_verify_report **out) {
   accel__arena arena = {0};
-  golden g = {0};
+  accel__golden g = {0};
   accel_endpoint *ep = NULL;
   accel_verify_report *report = accel__task_result(sizeof *report);
   accel_status status = ACCEL_OK;
   if (!report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(read_golden(path, &arena, &g));
   ACCEL_GOTO(accel__open(ctx, model, how, &ep));
-  ACCEL_GOTO(check_args(&g, ep->model));
+  if (!g.generates) ACCEL_GOTO(check_args(&g, ep->model));
   ACCEL_GOTO(fill_report(ep, &g, report));
   *out = report;
   report = NULL;

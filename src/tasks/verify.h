@@ -1,0 +1,24 @@
+/* verify.h - golden files, between the files that run them. */
+#ifndef ACCEL_TASKS_VERIFY_H
+#define ACCEL_TASKS_VERIFY_H
+
+#include "dispatch/endpoint.h"
+
+typedef struct accel__golden {
+  const char *path;
+  accel__checkpoint *file;
+  accel_tensors inputs;
+  const char **names;                /* [n] output fields */
+  const accel__tensor_info **wanted; /* [n] */
+  uint32_t n;
+  bool generates; /* mode "generate" */
+} accel__golden;
+
+/* Mode "generate": transformers' generate() on the golden's inputs, greedy unless its arguments say otherwise.  *out gets
+ * "sequences" [rows, width] int64 in transformers' layout and "sequences_scores" [rows] (beam search). */
+accel_status accel__verify_generate(accel_endpoint *ep, const accel__golden *g, accel_tensors **out);
+/* Sequences must be the same at fp32; elsewhere the agreeing prefix is told (to->note). */
+accel_status accel__verify_sequences(const accel__golden *g, const accel__tensor_info *want, const accel_tensor *got,
+                                     const char *precision, accel__arena *arena, accel_verify_output *to);
+
+#endif

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Makes what transformers generates with the language models of tests/fixtures/models: golden.<Class>.<case>.safetensors of mode "generate", beside the
+forward goldens of the same directories, and goldens_generate.list, which names them all.
+
+    python3 tests/goldens/make_generate_goldens.py [name ...]      only the named fixtures ("logits": the processors)
+
+Cases: greedy (32 tokens), batch (3 prompts, padded at the left - encoder-decoders: at the right), beam (4 beams, with sequences_scores).  Where two
+tokens, or two beams, are within 1e-3 of each other, rounding could decide; such prompts are not taken.
+"""
+import json
+import re
+import sys
+
+import torch
+import transformers
+from safetensors.torch import save_file
+
+import make_encoder_goldens as common
+
+ROOT = common.ROOT
+MARGIN = 1e-3
+GENERATES = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
+CASES = {"greedy": dict(max_new_tokens=32), "batch": dict(max_new_tokens=16), "beam": dict(max_new_tokens=12, num_beams=4, num_return_sequences=2)}
+PAD = 0
+
+
+def fixtures():
+    """(directory, class) of every model that generates text."""
+    seen = []
+    for line in (ROOT / "goldens.list").read_text().splitlines():
+        name, _, *cls = line.split()
+        if cls and GENERATES.search(cls[0]) and (name, cls[0]) not in seen:
+            seen.append((name, cls[0]))
+    return seen
+
+
+def make_inputs(model, case, attempt):
+    common.seed(f"{case} {attempt}")
+    text = model.config.get_text_config()
+    batch, length = (3, 9) if case == "batch" else (1, 7)
+    ids = torch.randint(3, min(text.vocab_size, 60), (batch, length))
+    mask = torch.ones_like(ids)
+    for row, kept in enumerate((length, 4, 6)[:batch]):
+        padded = slice(kept, length) if model.config.is_encoder_decoder else slice(0, length - kept)
+        mask[row, padded] = 0
+        ids[row, padded] = PAD
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def margin_of(scores, live):
+    """The least distance of the two best scores over the steps of rows that still run."""
+    least = float("inf")
+    for step, s in enumerate(scores):
+        two = s.float().topk(2, dim=-1).values
+        for row in range(s.shape[0]):
+            if live[row] > step:
+                least = min(least, (two[row, 0] - two[row, 1]).item())
+    return least
+
+
+def generate(model, case, attempt):
+    inputs, how = make_inputs(model, case, attempt), CASES[case]
+    with torch.no_grad():
+        out = model.generate(**inputs, **how, do_sample=False, return_dict_in_generate=True, output_scores=True)
+    start = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
+    if case == "beam":  # the same search with a little noise must find the same
+        head = model.get_output_embeddings()
+        noise = head.register_forward_hook(lambda m, i, o: o + MARGIN * torch.randn(o.shape, generator=torch.Generator().manual_seed(attempt)))
+        with torch.no_grad():
+            again = model.generate(**inputs, **how, do_sample=False)
+        noise.remove()
+        return inputs, out, torch.equal(again, out.sequences)
+    eos = model.generation_config.eos_token_id
+    eos = {eos} if isinstance(eos, int) else set(eos or [])
+    live = [next((k + 1 for k, t in enumerate(row[start:].tolist()) if t in eos), row.shape[0]) for row in out.sequences]
+    return inputs, out, margin_of(out.scores, live) > MARGIN
+
+
+def make(name, cls):
+    directory = ROOT / name
+    model = getattr(transformers, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    if model.generation_config.pad_token_id is None:
+        model.generation_config.pad_token_id = PAD
+    lines = []
+    for case, how in CASES.items():
+        for attempt in range(400):
+            inputs, out, clear = generate(model, case, attempt)
+            if clear:
+                break
+        else:
+            raise SystemExit(f"{name} {cls} {case}: no prompt whose tokens are clear")
+        tensors = {f"in.{k}": v for k, v in inputs.items()} | {"out.sequences": out.sequences}
+        if case == "beam":
+            tensors["out.sequences_scores"] = out.sequences_scores
+        args = dict(how) | {"pad_token_id": model.generation_config.pad_token_id}
+        file = f"golden.{cls}.{case}.safetensors"
+        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, directory / file,
+                  metadata={"mode": "generate", "max_new_tokens": str(args.pop("max_new_tokens")), "args": json.dumps(args)})
+        lines.append(f"{name} {file} {cls}")
+    return lines
+
+
+# ---- processors and warpers on fixed scores ----
+
+LOGITS = ROOT.parent / "tasks" / "logits.safetensors"
+PROMPT, VOCAB, MAX_LENGTH = 6, 97, 13
+PROCESSORS = [
+    dict(repetition_penalty=1.7), dict(repetition_penalty=0.6), dict(encoder_repetition_penalty=1.8), dict(no_repeat_ngram_size=1),
+    dict(no_repeat_ngram_size=2), dict(no_repeat_ngram_size=3), dict(encoder_no_repeat_ngram_size=2), dict(bad_words_ids=[[5], [9, 4], [7, 8, 9], [2]]),
+    dict(sequence_bias=[[[3], 2.5], [[9, 4], -3.0], [[8, 9, 50], 1.5]]), dict(min_length=20), dict(min_new_tokens=8), dict(min_new_tokens=5),
+    dict(forced_eos_token_id=[2, 11]), dict(suppress_tokens=[1, 2, 3]), dict(begin_suppress_tokens=[60, 61]),
+    dict(exponential_decay_length_penalty=[2, 1.5]), dict(remove_invalid_values=True, suppress_tokens=[4]), dict(renormalize_logits=True),
+]
+WARPERS = [
+    dict(temperature=0.7), dict(temperature=3.0), dict(top_k=5), dict(top_k=1), dict(top_k=500), dict(top_p=0.9), dict(top_p=0.1), dict(top_p=0.999),
+    dict(min_p=0.05), dict(min_p=0.9), dict(typical_p=0.8), dict(typical_p=0.2), dict(typical_p=0.99), dict(epsilon_cutoff=0.01),
+    dict(epsilon_cutoff=0.9), dict(eta_cutoff=0.02), dict(top_h=0.4), dict(top_h=1.0), dict(top_k=20, top_p=0.8, min_p=0.02, temperature=1.3),
+    dict(top_p=0.2, num_beams=2), dict(top_k=1, num_beams=3), dict(min_p=1.0, num_beams=2), dict(typical_p=0.05, num_beams=4),
+    dict(epsilon_cutoff=0.9, num_beams=2), dict(eta_cutoff=0.9, num_beams=2),
+    dict(repetition_penalty=1.4, no_repeat_ngram_size=2, suppress_tokens=[40], temperature=0.8, top_k=30, top_p=0.95, renormalize_logits=True),
+]
+
+
+def processors(config):
+    """What generate() makes of the configuration."""
+    full = transformers.GenerationConfig(**transformers.GenerationConfig._get_default_generation_params(), eos_token_id=[2, 11])
+    full.update(**{"top_k": 0, **config}, max_length=MAX_LENGTH)
+    full._eos_token_tensor = torch.tensor([2, 11])
+    shell = type("Shell", (transformers.GenerationMixin,), {"config": transformers.PretrainedConfig(is_encoder_decoder=False)})()
+    prompt = torch.tensor([IDS[:PROMPT]])
+    return shell._get_logits_processor(full, input_ids_seq_length=PROMPT, encoder_input_ids=prompt, device="cpu", model_kwargs={})
+
+
+IDS = [7, 8, 9, 4, 5, 9, 60, 12, 7, 8, 3, 9]  # prompt, then generated tokens
+
+
+def make_logits():
+    common.seed("logits")
+    scores = 2.5 * torch.randn(1, VOCAB)
+    cases = [dict(do_sample=False, **c) for c in PROCESSORS] + [dict(do_sample=True, **c) for c in WARPERS]
+    tensors = {"ids": torch.tensor(IDS), "scores": scores}
+    for i, case in enumerate(cases):
+        tensors[f"out.{i}"] = processors(case)(torch.tensor([IDS]), scores.clone())
+    meta = {"cases": json.dumps([{"top_k": 0, "eos_token_id": [2, 11], **c} for c in cases]), "prompt": str(PROMPT), "max_length": str(MAX_LENGTH)}
+    save_file({k: v.contiguous() for k, v in tensors.items()}, LOGITS, metadata=meta)
+
+
+def main(wanted):
+    if not wanted or "logits" in wanted:
+        make_logits()
+    torch.set_num_threads(1)
+    transformers.logging.disable_progress_bar()
+    listing = ROOT / "goldens_generate.list"
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    for name, cls in fixtures():
+        if not wanted or name in wanted:
+            lines = [l for l in lines if l.split()[0] != name] + make(name, cls)
+            print(name, file=sys.stderr)
+    listing.write_text("\n".join(sorted(lines)) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,411 @@
+/* tasks_generate_test.c - the generation loop over a made-up model (company, parts, shared prompts, beams, failures), texts
+ * told piece by piece, and accel_generate on a tiny LLaMA. */
+#include <math.h>
+#include <stdio.h>
+
+#include "endpoint.h"
+#include "tasks/engine.h"
+
+enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 256, POISON = 39 };
+
+/* ---- a model whose scores are a hash of all tokens before ---- */
+
+typedef struct fake {
+  bool used[SEQUENCES];
+  uint32_t n[SEQUENCES];
+  int32_t ids[SEQUENCES][LONGEST];
+  float scores[SEQUENCES][VOCAB];
+  uint32_t steps, most_tokens, copies;
+} fake;
+
+static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
+  fake *f = self;
+  uint32_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) { /* a failed step changes nothing */
+    assert_true(f->used[items[i].sequence]);
+    assert_int_equal(items[i].held, f->n[items[i].sequence]);
+    assert_true(items[i].n >= 1 && items[i].held + items[i].n <= LONGEST);
+    for (uint32_t k = 0; k < items[i].n; k++)
+      if (items[i].ids[k] == POISON) return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    int32_t q = items[i].sequence;
+    memcpy(f->ids[q] + f->n[q], items[i].ids, items[i].n * sizeof(int32_t));
+    f->n[q] += items[i].n;
+    tokens += items[i].n;
+    for (uint32_t t = 0; t < VOCAB; t++) {
+      uint64_t h = accel__hash(f->ids[q], f->n[q] * sizeof(int32_t), t + 1);
+      f->scores[i][t] = t == POISON ? -50.0f : (float)((double)(h >> 40) / 4e6);
+    }
+    items[i].scores = f->scores[i];
+  }
+  f->steps++;
+  f->most_tokens = tokens > f->most_tokens ? tokens : f->most_tokens;
+  return ACCEL_OK;
+}
+
+static accel_status fake_copy(void *self, int32_t from, int32_t to) {
+  fake *f = self;
+  assert_true(f->used[from] && f->used[to]);
+  memcpy(f->ids[to], f->ids[from], sizeof f->ids[to]);
+  f->n[to] = f->n[from];
+  f->copies++;
+  return ACCEL_OK;
+}
+static void fake_drop(void *self, int32_t sequence) {
+  fake *f = self;
+  assert_true(f->used[sequence]);
+  f->used[sequence] = false;
+  f->n[sequence] = 0;
+}
+static int32_t fake_number(void *self) {
+  fake *f = self;
+  for (int32_t i = 0; i < SEQUENCES; i++)
+    if (!f->used[i]) return f->used[i] = true, i;
+  return -1;
+}
+static void check_all_dropped(const fake *f) {
+  for (int i = 0; i < SEQUENCES; i++) assert_false(f->used[i]);
+}
+
+static accel__stepper stepper_of(fake *f) {
+  return (accel__stepper){
+      .self = f, .vocab = VOCAB, .step = fake_step, .copy = fake_copy, .drop = fake_drop, .number = fake_number};
+}
+
+/* ---- requests ---- */
+
+static const int32_t eos[] = {3, 17};
+static const int32_t prompts[][9] = {{1, 2, 4}, {9, 8, 7, 6, 5, 4, 1, 2, 1}, {5}, {20, 21, 22, 23, 24}, {11, 12}};
+static const uint32_t lengths[] = {3, 9, 1, 5, 2};
+enum { PROMPTS = 5 };
+
+static accel__generate_config plain(void) {
+  return (accel__generate_config){.num_beams = 1,
+                                  .num_return = 1,
+                                  .length_penalty = 1,
+                                  .temperature = 1,
+                                  .top_p = 1,
+                                  .typical_p = 1,
+                                  .repetition_penalty = 1,
+                                  .encoder_repetition_penalty = 1,
+                                  .min_length = -1,
+                                  .min_new_tokens = -1,
+                                  .forced_bos = -1,
+                                  .eos = {eos, 2},
+                                  .seed = 5};
+}
+
+static accel__generate_config kind(int i) {
+  accel__generate_config c = plain();
+  c.do_sample = i == 1 || i == 2;
+  c.top_k = i == 2 ? 6 : 0;
+  if (i == 2) c.num_return = 3;
+  if (i == 3) c.num_beams = 3, c.num_return = 2;
+  if (i == 4) c.repetition_penalty = 1.5, c.no_repeat_ngram = 2;
+  return c;
+}
+
+static accel__request request_of(const accel__generate_config *c, uint32_t prompt) {
+  return (accel__request){
+      .config = c, .prompt = {prompts[prompt], lengths[prompt]}, .new_tokens = 24, .sequence = -1, .number = prompt};
+}
+
+static void run_to_end(accel__engine *e, accel__request *r, uint32_t n, uint32_t later) {
+  for (uint32_t i = 0; i < n; i++) assert_int_equal(accel__request_begin(&r[i]), ACCEL_OK);
+  uint32_t joined = 0;
+  for (int step = 0; step < 1000 && (e->active || joined < n); step++) {
+    while (joined < n && (joined < later || (uint32_t)step >= 2 * joined)) accel__engine_join(e, &r[joined++]);
+    accel__engine_step(e);
+  }
+  assert_null(e->active);
+}
+
+static void check_same(const accel__request *a, const accel__request *b) {
+  assert_int_equal(a->status, ACCEL_OK);
+  assert_int_equal(b->status, ACCEL_OK);
+  assert_int_equal(a->n_done, b->n_done);
+  for (uint32_t i = 0; i < a->n_done; i++) {
+    assert_int_equal(a->done[i].n, b->done[i].n);
+    assert_memory_equal(a->done[i].ids, b->done[i].ids, a->done[i].n * sizeof(int32_t));
+    assert_int_equal(a->done[i].finish, b->done[i].finish);
+    assert_true(a->done[i].score == b->done[i].score);
+  }
+}
+
+/* Every kind alone, then all of them at once, joining at different steps, prompts in parts of 3 tokens. */
+static void test_company(void **state) {
+  static fake alone, together;
+  accel__generate_config c[PROMPTS];
+  accel__request solo[PROMPTS], joint[PROMPTS];
+  (void)state;
+  accel__stepper model = stepper_of(&alone);
+  for (uint32_t i = 0; i < PROMPTS; i++) {
+    c[i] = kind((int)i);
+    solo[i] = request_of(&c[i], i);
+    joint[i] = request_of(&c[i], i);
+    accel__engine e = {.model = &model};
+    run_to_end(&e, &solo[i], 1, 1);
+    accel__engine_free(&e);
+  }
+  check_all_dropped(&alone);
+  model = stepper_of(&together);
+  for (uint32_t budget = 3; budget < 20; budget += 8)
+    for (uint32_t later = 0; later <= PROMPTS; later += 2) {
+      accel__engine e = {.model = &model, .step_tokens = budget};
+      run_to_end(&e, joint, PROMPTS, later);
+      for (uint32_t i = 0; i < PROMPTS; i++) {
+        check_same(&solo[i], &joint[i]);
+        accel__request_end(&joint[i], NULL);
+        joint[i] = request_of(&c[i], i);
+      }
+      accel__engine_free(&e);
+    }
+  check_all_dropped(&together);
+  assert_true(together.copies > 0);
+  for (uint32_t i = 0; i < PROMPTS; i++) accel__request_end(&solo[i], NULL);
+}
+
+/* One request of a joint step fails; the others do not notice. */
+static void test_failure_alone(void **state) {
+  static fake f, g;
+  static const int32_t poisoned[] = {4, POISON, 5};
+  accel__generate_config c = kind(1);
+  accel__request good[2] = {request_of(&c, 0), request_of(&c, 1)}, solo = request_of(&c, 1), bad = request_of(&c, 2);
+  bad.prompt = (accel__ids){poisoned, 3};
+  (void)state;
+  accel__stepper model = stepper_of(&f), other = stepper_of(&g);
+  accel__engine e = {.model = &model}, lone = {.model = &other};
+  assert_int_equal(accel__request_begin(&bad), ACCEL_OK);
+  accel__engine_join(&e, &bad);
+  run_to_end(&e, good, 2, 2);
+  run_to_end(&lone, &solo, 1, 1);
+  assert_int_equal(bad.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.message, "poisoned"));
+  check_same(&good[1], &solo);
+  check_all_dropped(&f);
+  for (int i = 0; i < 2; i++) accel__request_end(&good[i], NULL);
+  accel__request_end(&bad, NULL);
+  accel__request_end(&solo, NULL);
+  accel__engine_free(&e);
+  accel__engine_free(&lone);
+}
+
+/* A prompt is read once however many sequences go on with it, and a step is one token a sequence. */
+static void test_no_waste(void **state) {
+  static fake f;
+  accel__generate_config c = kind(2);
+  c.eos.n = 0;
+  accel__request r = request_of(&c, 1);
+  accel__stepper model = stepper_of(&f);
+  accel__engine e = {.model = &model};
+  (void)state;
+  run_to_end(&e, &r, 1, 1);
+  assert_int_equal(f.steps, 24); /* the prompt, then 23 of the 24 tokens: the last one is not fed */
+  assert_int_equal(f.most_tokens, 9);
+  assert_int_equal(f.copies, 2);
+  for (uint32_t i = 0; i < r.n_done; i++) {
+    assert_int_equal(r.done[i].finish, ACCEL__FINISH_LENGTH);
+    assert_int_equal(r.done[i].number, i);
+  }
+  accel__request_end(&r, NULL);
+  accel__engine_free(&e);
+}
+
+/* ---- telling ---- */
+
+typedef struct listener {
+  uint32_t tokens, stop_after;
+  char text[4096];
+  const char *finish;
+} listener;
+
+static int listen_to(void *user, const accel_token_event *event) {
+  listener *l = user;
+  l->tokens++;
+  assert_true(accel__utf8_valid(event->text, strlen(event->text)));
+  strcat(l->text, event->text);
+  l->finish = event->finish;
+  return l->tokens == l->stop_after;
+}
+
+static void test_cancel(void **state) {
+  static fake f;
+  accel__generate_config c = plain();
+  c.eos.n = 0;
+  listener l = {.stop_after = 5};
+  accel__request r = request_of(&c, 0);
+  r.told = listen_to;
+  r.told_user = &l;
+  accel__stepper model = stepper_of(&f);
+  accel__engine e = {.model = &model};
+  (void)state;
+  run_to_end(&e, &r, 1, 1);
+  assert_int_equal(l.tokens, 5);
+  assert_int_equal(r.done[0].n - r.prompt.n, 5);
+  assert_int_equal(r.done[0].finish, ACCEL__FINISH_CANCELLED);
+  check_all_dropped(&f);
+  accel__request_end(&r, NULL);
+  accel__engine_free(&e);
+}
+
+/* Ids at random through tokenizers of all kinds: the pieces together are the decoding of all of them. */
+static void test_pieces(void **state) {
+  static const char *const files[] = {"bpe_llama",      "bpe_roberta",  "bpe_modernbert",
+                                      "unigram_albert", "unigram_xlmr", "wordpiece_uncased"};
+  accel__random random = accel__random_new(3, 0);
+  (void)state;
+  for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+    char path[512];
+    accel__tokenizer *tok;
+    snprintf(path, sizeof path, "%s/tokenizers/%s.json", ACCEL_FIXTURES, files[k]);
+    assert_int_equal(accel__tokenizer_load(path, &tok), ACCEL_OK);
+    for (int round = 0; round < 60; round++) {
+      int32_t ids[40];
+      accel__text_stream s = {.tokenizer = tok, .keep_special = round % 2};
+      accel__buffer told = {0}, want = {0};
+      uint32_t n = 1 + (uint32_t)(accel__random_next(&random) % 40), span = round % 3 ? 400 : 60; /* low ids: bytes */
+      if (span > accel__tokenizer_describe(tok)->vocab_size) span = accel__tokenizer_describe(tok)->vocab_size;
+      for (uint32_t i = 0; i < n; i++) {
+        size_t bytes;
+        ids[i] = (int32_t)(accel__random_next(&random) % span);
+        if (k == 0 && round % 3 && ids[i] < 259) ids[i] = 259; /* tokens that are no bytes */
+        assert_int_equal(accel__text_stream_add(&s, ids, i + 1), ACCEL_OK);
+        if (i + 1 == n) assert_int_equal(accel__text_stream_end(&s, ids, n), ACCEL_OK);
+        const char *piece = accel__text_stream_take(&s, &bytes);
+        assert_true(accel__utf8_valid(piece, bytes));
+        accel__buffer_bytes(&told, piece, bytes);
+      }
+      assert_int_equal(accel__decode(tok, ids, n, !(round % 2), accel__tokenizer_describe(tok)->clean_up, &want), ACCEL_OK);
+      bool bytes_apart = k == 0 && round % 3 == 0; /* <0x41> <0xE4>: the second takes back what the first spelled */
+      if (!bytes_apart && (told.n != want.n || (told.n && memcmp(told.data, want.data, told.n))))
+        fail_msg("%s: '%.*s', expected '%.*s'", files[k], (int)told.n, told.data, (int)want.n, want.data);
+      accel__buffer_free(&told);
+      accel__buffer_free(&want);
+      accel__text_stream_free(&s);
+    }
+    accel__tokenizer_free(&tok);
+  }
+}
+
+static void test_stop_strings(void **state) {
+  static const char text[] = "one two three four five six seven", *const stop[] = {"four f", "six", "zzz"};
+  accel__tokenizer *tok;
+  accel__encoding enc = {0};
+  (void)state;
+  assert_int_equal(accel__tokenizer_load(ACCEL_FIXTURES "/tokenizers/bpe_roberta.json", &tok), ACCEL_OK);
+  const accel__encode_options how = {0};
+  assert_int_equal(accel__encode(tok, text, strlen(text), NULL, 0, &how, &enc), ACCEL_OK);
+  for (int keep = 0; keep < 2; keep++) {
+    accel__text_stream s = {.tokenizer = tok, .stop = stop, .n_stop = 3, .keep_stop = keep};
+    char told[64] = "";
+    uint32_t n = 1;
+    for (; n <= enc.n && !s.stopped; n++) {
+      size_t bytes;
+      assert_int_equal(accel__text_stream_add(&s, enc.ids, n), ACCEL_OK);
+      const char *piece = accel__text_stream_take(&s, &bytes);
+      strncat(told, piece, bytes);
+      if (!keep) assert_null(strstr(told, "four f"));
+    }
+    assert_true(s.stopped && n < enc.n);
+    assert_string_equal(told, keep ? "one two three four f" : "one two three ");
+    accel__text_stream_free(&s);
+  }
+  accel__encoding_free(&enc);
+  accel__tokenizer_free(&tok);
+}
+
+/* ---- a real model ---- */
+
+#define TINY_LLAMA ACCEL_FIXTURES "/models/llama"
+
+static accel_endpoint *open_llama(accel *ctx) {
+  accel_init_params how = accel_init_params_default();
+  accel_endpoint *ep;
+  how.device = "reference";
+  assert_ok(accel_init(ctx, TINY_LLAMA, &how, &ep));
+  return ep;
+}
+
+static void test_llama(void **state) {
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_llama(ctx);
+  static const int32_t a[] = {1, 5, 9, 20, 33}, b[] = {1, 7}, c[] = {1, 40, 41, 40, 41, 40, 8, 9, 22};
+  const int32_t *const ids[] = {a, b, c};
+  const uint32_t count[] = {5, 2, 9};
+  (void)state;
+  for (int sampled = 0; sampled < 2; sampled++) {
+    accel_generate_params how = accel_generate_params_default();
+    accel_generations *all, *one;
+    how.max_new_tokens = 20;
+    how.logprobs = 2;
+    if (sampled) how.temperature = 1.5, how.seed = 11;
+    assert_ok(accel_generate_ids(ep, ids, count, 3, &how, &all));
+    assert_int_equal(all->n, 3);
+    assert_int_equal(all->prompt_tokens, 16);
+    for (uint32_t i = 0; i < 3; i++) {
+      assert_ok(accel_generate_ids(ep, &ids[i], &count[i], 1, &how, &one));
+      assert_int_equal(one->item[0].n, all->item[i].n);
+      assert_memory_equal(one->item[0].ids, all->item[i].ids, one->item[0].n * sizeof(int32_t));
+      for (uint32_t t = 0; t < one->item[0].n; t++) {
+        assert_true(one->item[0].logprob[t] == all->item[i].logprob[t] && one->item[0].logprob[t] < 0);
+        if (!sampled) assert_int_equal(all->item[i].alternative[2 * t].id, all->item[i].ids[t]);
+      }
+      accel_generations_free(&one);
+    }
+    accel_generations_free(&all);
+  }
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
+static void test_refusals(void **state) {
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_llama(ctx), *bert = test_endpoint(ctx, "reference");
+  accel_generations *out;
+  static const int32_t ids[70] = {1, 2}, beyond[] = {1, 67};
+  const int32_t *row = ids, *wrong = beyond;
+  uint32_t two = 2, none = 0, many = 64;
+  accel_generate_params how = accel_generate_params_default();
+  const char *const text = "x", *const word = "end";
+  const accel_strings stop = {.n = 1, .item = &word};
+  (void)state;
+  how.max_new_tokens = 63; /* the model has 64 positions */
+  assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_LIMIT);
+  assert_null(out);
+  assert_non_null(strstr(accel_last_error(), "context of 64"));
+  how.max_new_tokens = 62;
+  assert_ok(accel_generate_ids(ep, &row, &two, 1, &how, &out));
+  accel_generations_free(&out);
+  how.max_new_tokens = -1; /* as many as there is room for */
+  how.ignore_eos = 1;
+  assert_ok(accel_generate_ids(ep, &row, &two, 1, &how, &out));
+  assert_int_equal(out->item[0].n, 62);
+  accel_generations_free(&out);
+  assert_int_equal(accel_generate_ids(ep, &row, &many, 1, &how, &out), ACCEL_ERROR_LIMIT);
+  assert_int_equal(accel_generate_ids(ep, &row, &none, 1, &how, &out), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel_generate_ids(ep, &wrong, &two, 1, &how, &out), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel_generate_ids(bert, &row, &two, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
+  assert_int_equal(accel_generate(ep, &text, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED); /* no tokenizer */
+  how.stop = &stop;
+  assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
+  how.stop = NULL;
+  how.config = "{\"num_beam_groups\": 3}";
+  assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_UNSUPPORTED);
+  how.config = "{\"nonsense\": 3}";
+  assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_ARGUMENT);
+  how.config = "[";
+  assert_int_equal(accel_generate_ids(ep, &row, &two, 1, &how, &out), ACCEL_ERROR_FORMAT);
+  accel_cleanup(&bert);
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_company), cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_no_waste),
+      cmocka_unit_test(test_cancel),  cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
+      cmocka_unit_test(test_llama),   cmocka_unit_test(test_refusals),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
