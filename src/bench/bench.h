@@ -20,6 +20,7 @@ typedef struct bench_params {
   uint64_t seed; /* of the ids */
   uint32_t iters, warmup, rounds;
   bool profile; /* after the timed runs of the last round as many again, step by step */
+  uint32_t new_tokens; /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -50,6 +51,7 @@ typedef struct bench_round {
   double load_ms;     /* accel_init */
   double first_ms;    /* the first run: plans, scratch memory, cold caches */
   double *latency_ms; /* [iters] inputs in, output tensor out and freed */
+  double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there */
 } bench_round;
 
 typedef struct bench_result {
@@ -59,6 +61,8 @@ typedef struct bench_result {
   uint64_t tokens;                                   /* of one run, padding not counted */
   double min_ms, median_ms, mean_ms, p90_ms, max_ms; /* over all rounds; median_ms: median of the rounds' medians */
   double items_per_s, prefill_tokens_per_s;          /* at the median */
+  uint32_t new_tokens;                               /* of each sequence; 0: nothing is decoded */
+  double decode_tokens_per_s, decoder_ms_per_token;  /* all sequences together; one step of them */
   double load_ms;                                    /* median of the rounds */
   uint64_t peak_rss_bytes;
   char output[64]; /* the tensor that was computed: "last_hidden_state" */

@@ -1,4 +1,5 @@
-/* run.c - the timed loop: seeded ids through the encoder of a model, the same work that its peers are given. */
+/* run.c - the timed loop: seeded ids through the encoder of a model, or a generation from them, the same work that its peers
+ * are given. */
 #include "bench/bench.h"
 #include "bench/collect.h"
 
@@ -113,14 +114,45 @@ static accel_status choose_output(const bench_params *params, accel_endpoint *en
 
 /* ---- the loop ---- */
 
-static accel_status timed_run(accel_endpoint *endpoint, const accel_tensors *inputs, const char *output, double *ms) {
+/* What is timed: an entry run on tensors, or a generation from ids. */
+typedef struct work {
+  accel_endpoint *endpoint;
+  accel_tensor items[2]; /* input_ids, attention_mask */
+  const char *output;
+  uint32_t new_tokens; /* 0: no generation */
+  uint32_t batch;
+  int32_t **ids; /* [batch] */
+  const uint32_t *lengths;
+} work;
+
+/* Greedy, and never ended early. */
+static accel_status generate(const work *w, double *prefill_ms, double *decode_ms) {
+  accel_generate_params how = accel_generate_params_default();
+  accel_generations *found;
+  how.max_new_tokens = (int32_t)w->new_tokens;
+  how.do_sample = 0;
+  how.num_beams = 1;
+  how.ignore_eos = 1;
+  accel_status status = accel_generate_ids(w->endpoint, (const int32_t *const *)w->ids, w->lengths, w->batch, &how, &found);
+  if (status != ACCEL_OK) return status;
+  *prefill_ms = found->prefill_ms;
+  *decode_ms = found->decode_ms;
+  accel_generations_free(&found);
+  return ACCEL_OK;
+}
+
+static accel_status timed_run(const work *w, double *ms, double *prefill_ms, double *decode_ms) {
   accel_tensors *found;
   double begin = now_ms();
-  accel_status status = accel_run_named(endpoint, inputs, &output, 1, &found);
-  if (status != ACCEL_OK) return status;
-  accel_tensors_free(&found);
+  accel_status status = ACCEL_OK;
+  if (w->new_tokens) {
+    status = generate(w, prefill_ms, decode_ms);
+  } else {
+    status = accel_run_named(w->endpoint, &(accel_tensors){.n = 2, .item = (accel_tensor *)w->items}, &w->output, 1, &found);
+    if (status == ACCEL_OK) accel_tensors_free(&found);
+  }
   *ms = now_ms() - begin;
-  return ACCEL_OK;
+  return status;
 }
 
 static void note_placement(accel *ctx, accel_endpoint *endpoint, bench_result *out) {
@@ -135,53 +167,78 @@ static void note_placement(accel *ctx, accel_endpoint *endpoint, bench_result *o
   out->threads = accel_thread_count(ctx);
 }
 
-static accel_status time_endpoint(const bench_params *params, accel_endpoint *endpoint, const accel_tensors *inputs,
-                                  const char *output, bench_round *round) {
-  accel_status status = timed_run(endpoint, inputs, output, &round->first_ms);
-  double unused;
-  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i) status = timed_run(endpoint, inputs, output, &unused);
+static accel_status time_endpoint(const bench_params *params, const work *w, bench_round *round) {
+  double unused[3];
+  accel_status status = timed_run(w, &round->first_ms, &unused[1], &unused[2]);
+  for (uint32_t i = 1; i < params->warmup && status == ACCEL_OK; ++i)
+    status = timed_run(w, &unused[0], &unused[1], &unused[2]);
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i)
-    status = timed_run(endpoint, inputs, output, &round->latency_ms[i]);
+    status = timed_run(w, &round->latency_ms[i], &round->prefill_ms[i], &round->decode_ms[i]);
   return status;
 }
 
 /* As many runs again, now with their steps; the timed ones are left alone by the watching. */
-static accel_status profile_endpoint(const bench_params *params, accel_endpoint *endpoint, const accel_tensors *inputs,
-                                     const char *output, bench_profile *out) {
+static accel_status profile_endpoint(const bench_params *params, const work *w, bench_profile *out) {
   bench_collector collector = {.profile = out};
-  double wall = 0.0, ms = 0.0;
-  accel_status status = accel_set_profile(endpoint, bench_collect, &collector);
+  double wall = 0.0, ms = 0.0, unused[2];
+  accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
-    status = timed_run(endpoint, inputs, output, &ms);
+    status = timed_run(w, &ms, &unused[0], &unused[1]);
     wall += 1e3 * ms;
   }
-  accel_set_profile(endpoint, NULL, NULL);
+  accel_set_profile(w->endpoint, NULL, NULL);
   bench_collected(&collector, params->iters, wall);
   return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
 }
 
+/* The rows of input_ids without their padding. */
+static accel_status make_prompts(const bench_params *params, const bench_result *result, work *w) {
+  w->new_tokens = params->new_tokens;
+  w->batch = result->batch;
+  w->lengths = result->lengths;
+  if (!params->new_tokens) return ACCEL_OK;
+  w->ids = calloc(w->batch, sizeof *w->ids);
+  if (!w->ids) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t b = 0; b < w->batch; ++b) {
+    const int64_t *row = (const int64_t *)w->items[0].data + (size_t)b * (size_t)w->items[0].dim[1];
+    w->ids[b] = malloc(w->lengths[b] * sizeof **w->ids);
+    if (!w->ids[b]) return ACCEL_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < w->lengths[b]; ++i) w->ids[b][i] = (int32_t)row[i];
+  }
+  return ACCEL_OK;
+}
+
+static void free_work(work *w) {
+  for (uint32_t b = 0; w->ids && b < w->batch; ++b) free(w->ids[b]);
+  free(w->ids);
+  free(w->items[0].data);
+  free(w->items[1].data);
+}
+
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
                               bench_round *round) {
-  accel_endpoint *endpoint;
+  work w = {.output = out->output};
   double begin = now_ms();
-  accel_status status = accel_init(ctx, params->model, params->how, &endpoint);
+  accel_status status = accel_init(ctx, params->model, params->how, &w.endpoint);
   if (status != ACCEL_OK) return status;
   round->load_ms = now_ms() - begin;
-  if (placed) placed(user, accel_placement(endpoint));
-  note_placement(ctx, endpoint, out);
+  if (placed) placed(user, accel_placement(w.endpoint));
+  note_placement(ctx, w.endpoint, out);
   int64_t low, high;
-  accel_tensor items[2] = {0};
-  id_range(ctx, params->model, endpoint, &low, &high);
-  if (!out->lengths) status = make_lengths(params, accel_processor_of(endpoint)->max_length, out);
-  if (status == ACCEL_OK) status = make_inputs(params, out, low, high, items);
-  if (status == ACCEL_OK) status = choose_output(params, endpoint, out->output, sizeof out->output);
-  if (status == ACCEL_OK)
-    status = time_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, round);
+  id_range(ctx, params->model, w.endpoint, &low, &high);
+  int64_t longest = accel_processor_of(w.endpoint)->max_length - params->new_tokens;
+  if (!out->lengths) status = make_lengths(params, longest, out);
+  if (status == ACCEL_OK) status = make_inputs(params, out, low, high, w.items);
+  if (status == ACCEL_OK) status = make_prompts(params, out, &w);
+  if (status == ACCEL_OK && params->new_tokens)
+    snprintf(out->output, sizeof out->output, "sequences");
+  else if (status == ACCEL_OK)
+    status = choose_output(params, w.endpoint, out->output, sizeof out->output);
+  if (status == ACCEL_OK) status = time_endpoint(params, &w, round);
   if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
-    status = profile_endpoint(params, endpoint, &(accel_tensors){.n = 2, .item = items}, out->output, &out->profile);
-  free(items[0].data);
-  free(items[1].data);
-  accel_cleanup(&endpoint);
+    status = profile_endpoint(params, &w, &out->profile);
+  free_work(&w);
+  accel_cleanup(&w.endpoint);
   return status;
 }
 
@@ -194,6 +251,20 @@ static int by_size(const void *a, const void *b) {
 
 static double median(double *sorted, uint32_t n) {
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
+}
+
+/* Rates of a generation, at the medians over all rounds. */
+static void summarise_generation(bench_result *r, double *room) {
+  uint32_t n = r->rounds * r->iters;
+  double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */
+  for (int decode = 0; decode < 2; ++decode) {
+    for (uint32_t k = 0; k < r->rounds; ++k)
+      memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms, r->iters * sizeof *room);
+    qsort(room, n, sizeof *room, by_size);
+    double ms = median(room, n);
+    if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
+    if (decode && steps > 0) r->decoder_ms_per_token = ms / steps, r->decode_tokens_per_s = 1e3 * steps * r->batch / ms;
+  }
 }
 
 static accel_status summarise(bench_result *r) {
@@ -219,6 +290,7 @@ static accel_status summarise(bench_result *r) {
   r->load_ms = median(loads, r->rounds);
   r->items_per_s = 1e3 * r->batch / r->median_ms;
   r->prefill_tokens_per_s = 1e3 * (double)r->tokens / r->median_ms;
+  if (r->new_tokens) summarise_generation(r, all);
   free(all);
   return ACCEL_OK;
 }
@@ -252,13 +324,15 @@ static void note_machine(accel *ctx, bench_result *out) {
 }
 
 accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out) {
-  *out = (bench_result){.rounds = params->rounds, .iters = params->iters};
+  *out = (bench_result){.rounds = params->rounds, .iters = params->iters, .new_tokens = params->new_tokens};
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = ACCEL_OK;
   for (uint32_t k = 0; k < params->rounds && status == ACCEL_OK; ++k) {
-    out->round[k].latency_ms = calloc(params->iters, sizeof(double));
+    out->round[k].latency_ms = calloc(3 * (size_t)params->iters, sizeof(double));
     if (!out->round[k].latency_ms) return ACCEL_ERROR_OUT_OF_MEMORY;
+    out->round[k].prefill_ms = out->round[k].latency_ms + params->iters;
+    out->round[k].decode_ms = out->round[k].prefill_ms + params->iters;
     status = one_round(ctx, params, k ? NULL : placed, user, out, &out->round[k]);
   }
   if (status == ACCEL_OK) status = summarise(out);

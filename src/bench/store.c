@@ -57,7 +57,7 @@ static int insert_run(sqlite3 *db, const bench_result *r) {
       "precision, listed,"
       " threads, batch, lengths, tokens, iters, rounds, load_ms, median_ms, min_ms, p90_ms, items_per_s, "
       "prefill_tokens_per_s, peak_rss_bytes, peak_gflops, peak_gbytes_per_s)"
-      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, 'encode', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+      " VALUES (strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
       "?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0))";
   binder b = {0};
   int rc = sqlite3_prepare_v2(db, sql, -1, &b.query, NULL);
@@ -65,7 +65,7 @@ static int insert_run(sqlite3 *db, const bench_result *r) {
   char host[256] = "", *lengths = lengths_text(r);
   gethostname(host, sizeof host - 1);
   bind_text(&b, accel_version()), bind_text(&b, host), bind_text(&b, r->cpu), bind_text(&b, r->model),
-      bind_text(&b, r->weights);
+      bind_text(&b, r->weights), bind_text(&b, r->new_tokens ? "generate" : "encode");
   bind_text(&b, r->device), bind_text(&b, r->implementation_type), bind_text(&b, r->driver), bind_text(&b, r->precision);
   bind_int(&b, r->listed), bind_int(&b, r->threads), bind_int(&b, r->batch), bind_text(&b, lengths),
       bind_int(&b, (int64_t)r->tokens);

@@ -2,6 +2,7 @@
 #include "cli/bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void say_placement(void *user, const accel_placement_report *placement) { cli_say_placement(user, placement); }
 
@@ -10,7 +11,7 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   int code = cli_json_begin(run, "accel.bench/1", &json);
   if (code) return code;
   cli_json_bool(&json, "measured", true);
-  cli_json_text(&json, "task", "encode");
+  cli_json_text(&json, "task", r->new_tokens ? "generate" : "encode");
   cli_json_text(&json, "model", r->model);
   cli_json_text(&json, "output", r->output);
   cli_json_text(&json, "device", r->device);
@@ -51,9 +52,16 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_double(&json, "max_ms", r->max_ms);
   cli_json_double(&json, "items_per_s", r->items_per_s);
   cli_json_double(&json, "prefill_tokens_per_s", r->prefill_tokens_per_s);
-  cli_json_null(&json, "decode_tokens_per_s"); /* nothing is decoded by an encoder */
-  cli_json_double(&json, "encoder_ms", r->median_ms);
-  cli_json_null(&json, "decoder_ms_per_token");
+  if (r->new_tokens) {
+    cli_json_int(&json, "new_tokens", r->new_tokens);
+    cli_json_double(&json, "decode_tokens_per_s", r->decode_tokens_per_s);
+    cli_json_null(&json, "encoder_ms");
+    cli_json_double(&json, "decoder_ms_per_token", r->decoder_ms_per_token);
+  } else {
+    cli_json_null(&json, "decode_tokens_per_s"); /* nothing is decoded by an encoder */
+    cli_json_double(&json, "encoder_ms", r->median_ms);
+    cli_json_null(&json, "decoder_ms_per_token");
+  }
   cli_json_int(&json, "peak_rss_bytes", (int64_t)r->peak_rss_bytes);
   cli_json_null(&json, "device_peak_bytes"); /* the public interface does not tell yet */
   if (r->profile.n) cli_profile_json(&json, &r->profile);
@@ -69,8 +77,11 @@ static void print_table(const bench_result *r) {
          r->rounds > 1 ? "s" : "");
   printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms,
          "fastest", r->min_ms, "90 %", r->p90_ms);
-  printf("%-16s%12.1f /s\n%-16s%12.0f /s\n%-16s%12s\n", "items", r->items_per_s, "tokens", r->prefill_tokens_per_s,
-         "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
+  printf("%-16s%12.1f /s\n%-16s%12.0f /s\n", "items", r->items_per_s, r->new_tokens ? "prompt tokens" : "tokens",
+         r->prefill_tokens_per_s);
+  if (r->new_tokens)
+    printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step", r->decoder_ms_per_token);
+  printf("%-16s%12s\n", "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
 }
 
 /* "5,12,40" */
@@ -157,6 +168,10 @@ int cmd_bench(cli_run *run) {
                          .profile = cli_flag(run, OPT_PROFILE) || run->value[OPT_PROFILE_SVG]};
   uint32_t *lengths = NULL;
   if (!params.batch) params.batch = 1;
+  bool generates = run->value[OPT_TASK] && strcmp(run->value[OPT_TASK], "generate") == 0;
+  if (!generates && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate");
+  if (generates && run->value[OPT_OUTPUTS]) return cli_usage(run, "--outputs does not go with --task generate");
+  if (generates) params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
   if (run->value[OPT_LENGTHS] && params.ragged) return cli_usage(run, "give --lengths or --ragged, not both");
   int code = run->value[OPT_LENGTHS] ? read_lengths(run, &lengths, &params.batch) : 0;
   params.lengths = lengths;
