@@ -122,7 +122,8 @@ static int32_t flags_of(const kit_launch *l) {
 /* y, or the probabilities of the listed heads. */
 static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, bool probs, accel_plugin_error *error) {
   const int64_t rows = l->in[Q].dim[0];
-  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : GPU_K_attention_rows);
+  const bool wide = gpu_wide(run) && !probs && a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
+  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : wide ? GPU_K_attention_cpu : GPU_K_attention_rows);
   for (int i = Q; i <= REL_Q; i++) gpu_tensor(&c, &l->in[i]);
   gpu_bind(&c, a->q_start);
   gpu_bind(&c, a->kv_start);
@@ -141,7 +142,8 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, boo
   gpu_int(&c, a->bias_kind);
   gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0));
   gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0));
-  return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
+  const int64_t units = rows * (probs ? (int64_t)a->n_probs : a->heads);
+  return gpu_dispatch_rows(&c, wide ? gpu_pieces(run, units) : units, error);
 }
 
 GPU_OP(attention) {

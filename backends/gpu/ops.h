@@ -203,6 +203,13 @@ int32_t gpu_dispatch_items(gpu_call *c, int64_t items, accel_plugin_error *error
 int32_t gpu_dispatch_rows(gpu_call *c, int64_t groups, accel_plugin_error *error);
 /* A copy on the device between tensors or parts of them. */
 int32_t gpu_copy(gpu_run *run, gpu_binding to, gpu_binding from, accel_plugin_error *error);
+/* CPU devices behind OpenCL have kernels of their own for what takes time (*_cpu.k, panel.k): one invocation a workgroup,
+ * vectors of 16 floats; work of `items` is cut into that many runs. */
+static inline bool gpu_wide(const gpu_run *run) { return run->self->limits.cpu && run->self->limits.vector; }
+static inline int64_t gpu_pieces(const gpu_run *run, int64_t items) {
+  const int64_t pieces = 8 * (int64_t)(run->self->limits.units ? run->self->limits.units : 1);
+  return items < pieces ? items : pieces;
+}
 static inline gpu_binding gpu_part(gpu_binding b, uint64_t offset, uint64_t bytes) {
   return (gpu_binding){.buffer = b.buffer, .offset = b.offset + offset, .bytes = bytes};
 }
