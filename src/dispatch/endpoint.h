@@ -111,6 +111,9 @@ typedef struct accel__result {
   uint64_t bytes, room;
 } accel__result;
 
+/* Every dim of a program from the values of its symbols; value[n_dim]. */
+void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value);
+
 /* Runs entry `entry`; outputs[k] is an index into the entry's outputs; results[k] is {0} or that of an earlier run, and its
  * data is to be freed with free(), after a failure, too.  Thread-safe. */
 accel_status accel__endpoint_run(accel_endpoint *ep, uint32_t entry, const accel__batch *batch, const uint32_t *outputs,

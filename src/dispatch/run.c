@@ -86,6 +86,23 @@ static int64_t combine(accel_plugin_dim_op op, int64_t a, int64_t b) {
   }
 }
 
+/* The dims that are constants or expressions, once those of symbols are known. */
+static void expressions(const accel_plugin_program *p, int64_t *value) {
+  for (uint32_t d = 0; d < p->n_dim; d++) {
+    const accel_plugin_dim *e = &p->dim[d];
+    if (e->op == ACCEL_PLUGIN_DIM_CONST)
+      value[d] = e->c;
+    else if (e->op != ACCEL_PLUGIN_DIM_SYMBOL)
+      value[d] = combine(e->op, value[e->a], value[e->b]);
+  }
+}
+
+void accel__dims_of_symbols(const accel_plugin_program *p, const int64_t *symbol, int64_t *value) {
+  for (uint32_t d = 0; d < p->n_dim; d++)
+    if (p->dim[d].op == ACCEL_PLUGIN_DIM_SYMBOL) value[d] = symbol[p->dim[d].a];
+  expressions(p, value);
+}
+
 /* Dim `d` of an input is `v`; where it is a multiple of a symbol, so the symbol is known, too. */
 static void bind_dim(const accel_plugin_program *p, int32_t d, int64_t v, int64_t *value) {
   const accel_plugin_dim *e = &p->dim[d];
@@ -105,13 +122,7 @@ static accel_status evaluate_dims(const accel_plugin_program *p, const accel_plu
     const accel_plugin_tensor *t = &p->tensor[entry->in[i]];
     for (uint32_t r = 0; in[i].host && r < t->rank; r++) bind_dim(p, t->dim[r], in[i].dim[r], value);
   }
-  for (uint32_t d = 0; d < p->n_dim; d++) {
-    const accel_plugin_dim *e = &p->dim[d];
-    if (e->op == ACCEL_PLUGIN_DIM_CONST)
-      value[d] = e->c;
-    else if (e->op != ACCEL_PLUGIN_DIM_SYMBOL)
-      value[d] = combine(e->op, value[e->a], value[e->b]);
-  }
+  expressions(p, value);
   return ACCEL_OK;
 }
 

@@ -16,26 +16,114 @@
 enum { SEQUENCES = 2, WIDTH = 9, SHORT_LENGTH = 5, OUTPUTS_SHOWN = 3 };
 static const uint64_t random_seed = 20260101;
 
+enum { MAX_PROBED = 10, SIDE = 64 };
+
 typedef struct probe_input {
-  int64_t ids[SEQUENCES * WIDTH], mask[SEQUENCES * WIDTH];
-  accel_tensor item[2];
+  accel_tensor item[MAX_PROBED];
   accel_tensors list;
 } probe_input;
 
-/* Ids from a fixed sequence, away from the first few, which tend to be special tokens. */
-static void make_input(int64_t vocab, probe_input *in) {
+static void free_input(probe_input *in) {
+  for (uint32_t i = 0; i < in->list.n; i++) free(in->item[i].data);
+}
+
+static uint64_t next_random(uint64_t *state) { return *state = *state * 6364136223846793005u + 1442695040888963407u; }
+
+static accel_status add_tensor(probe_input *in, accel_tensor like) {
+  like.data = malloc(accel__tensor_bytes(&like) + 1);
+  if (!like.data) return accel__no_memory(0);
+  in->item[in->list.n++] = like;
+  return ACCEL_OK;
+}
+
+/* Ids away from the first few, which tend to be special tokens, and their mask: the second row is padded. */
+static accel_status add_ids(const accel__model_input *ids, const char *mask_name, probe_input *in) {
   uint64_t state = random_seed;
-  int64_t low = vocab > 16 ? 8 : 0;
+  const int64_t low = ids->max > 16 ? 8 : 0, range = ids->max > low ? ids->max - low : 1;
+  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = ids->name, .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}}));
+  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = mask_name, .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}}));
+  int64_t *id = in->item[in->list.n - 2].data, *mask = in->item[in->list.n - 1].data;
   for (int i = 0; i < SEQUENCES * WIDTH; i++) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    in->mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
-    in->ids[i] = low + (int64_t)((state >> 33) % (uint64_t)(vocab - low));
+    mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
+    id[i] = low + (int64_t)((next_random(&state) >> 33) % (uint64_t)range);
   }
-  in->item[0] =
-      (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->ids};
-  in->item[1] =
-      (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}, .data = in->mask};
-  in->list = (accel_tensors){.n = 2, .item = in->item};
+  return ACCEL_OK;
+}
+
+/* Every dim of the program for a small probe: `items` of whatever dim 0 of an input counts, SIDE of the other symbols, as
+ * far as their bounds allow. */
+static accel_status probe_dims(const accel__model *m, const accel_plugin_program *p, int64_t items, int64_t **out) {
+  int64_t *value = calloc((size_t)p->n_dim + p->n_symbol + 1, sizeof *value), *symbol = value + p->n_dim;
+  if (!(*out = value)) return accel__no_memory(0);
+  for (uint32_t i = 0; i < p->n_symbol; i++) {
+    const accel_plugin_symbol *s = &p->symbol[i];
+    symbol[i] = s->min > 1 ? 4 * s->min : SIDE;
+    if (s->max > 0 && symbol[i] > s->max) symbol[i] = s->max;
+  }
+  for (uint32_t i = 0; i < m->n_inputs; i++) { /* the symbol behind dim 0, alone or times a constant */
+    const accel_plugin_dim *d = &p->dim[p->tensor[m->inputs[i].tensor].dim[0]];
+    while (d->op != ACCEL_PLUGIN_DIM_CONST && d->op != ACCEL_PLUGIN_DIM_SYMBOL)
+      d = p->dim[d->a].op == ACCEL_PLUGIN_DIM_CONST ? &p->dim[d->b] : &p->dim[d->a];
+    if (d->op == ACCEL_PLUGIN_DIM_SYMBOL) symbol[d->a] = items;
+  }
+  accel__dims_of_symbols(p, symbol, value);
+  return ACCEL_OK;
+}
+
+/* An input handed on whole: noise, or ones where integers are wanted (masks, lengths, flags, ids). */
+static accel_status add_item(const accel_plugin_program *p, const accel__model_input *input, const int64_t *dims,
+                             probe_input *in) {
+  const accel_plugin_tensor *t = &p->tensor[input->tensor];
+  accel_tensor like = {.name = input->name, .dtype = t->dtype == ACCEL_PLUGIN_F32 ? ACCEL_F32 : ACCEL_I32, .rank = t->rank};
+  uint64_t state = random_seed, n = 1;
+  for (uint32_t r = 0; r < t->rank; r++) n *= (uint64_t)(like.dim[r] = dims[t->dim[r]]);
+  ACCEL_TRY(add_tensor(in, like));
+  void *data = in->item[in->list.n - 1].data;
+  for (uint64_t i = 0; i < n; i++) {
+    if (t->dtype == ACCEL_PLUGIN_F32)
+      ((float *)data)[i] = (float)((double)(next_random(&state) >> 40) / (double)(1 << 23) - 1.0);
+    else
+      ((int32_t *)data)[i] = 1;
+  }
+  return ACCEL_OK;
+}
+
+static accel_status make_input(const accel__model *m, probe_input *in) {
+  static const char *const masks[] = {"attention_mask", "decoder_attention_mask"};
+  const accel_plugin_program *p = accel__program_view(m->program);
+  bool tokens = false;
+  int64_t *dims = NULL;
+  accel_status status = ACCEL_OK;
+  *in = (probe_input){.list = {.item = in->item}};
+  for (uint32_t i = 0; i < m->n_inputs; i++) tokens |= m->inputs[i].kind == ACCEL__INPUT_TOKENS;
+  ACCEL_GOTO(probe_dims(m, p, tokens ? SEQUENCES : 1, &dims));
+  for (uint32_t i = 0; i < m->n_inputs; i++) {
+    const accel__model_input *input = &m->inputs[i];
+    if (input->otherwise != ACCEL__DEFAULT_REQUIRED || in->list.n + 2 > MAX_PROBED) continue;
+    if (input->kind == ACCEL__INPUT_TOKENS) ACCEL_GOTO(add_ids(input, masks[input->side], in));
+    if (input->kind == ACCEL__INPUT_ITEM) ACCEL_GOTO(add_item(p, input, dims, in));
+  }
+done:
+  free(dims);
+  if (status != ACCEL_OK) free_input(in);
+  return status;
+}
+
+/* "input_ids [2,9], pixel_values [2,3,64,64], seed 20260101" */
+static char *describe_input(accel__arena *arena, const probe_input *in) {
+  accel__buffer b = {0};
+  for (uint32_t i = 0; i < in->list.n; i++) {
+    const accel_tensor *t = &in->item[i];
+    if (accel__ends_with(t->name, "attention_mask")) continue;
+    accel__buffer_printf(&b, "%s [", t->name);
+    for (uint32_t r = 0; r < t->rank; r++) accel__buffer_printf(&b, r ? ",%lld" : "%lld", (long long)t->dim[r]);
+    accel__buffer_text(&b, "], ");
+    if (t->dtype == ACCEL_I64) accel__buffer_printf(&b, "lengths %d and %d, ", WIDTH, SHORT_LENGTH);
+  }
+  accel__buffer_printf(&b, "seed %llu", (unsigned long long)random_seed);
+  char *text = b.failed ? NULL : accel__arena_string(arena, b.data);
+  accel__buffer_free(&b);
+  return text;
 }
 
 static double now_ms(void) {
@@ -100,29 +188,33 @@ static accel_status test_endpoint(accel_endpoint *ep, const accel_tensors *want,
                                   accel_test_record *record) {
   probe_input in;
   accel_tensors *got = NULL;
-  make_input(ep->model->vocab_size, &in);
-  ACCEL_TRY(accel__run_padded(ep, &in.list, NULL, 0, &got)); /* warm-up */
+  accel_status status = ACCEL_OK;
+  ACCEL_TRY(make_input(ep->model, &in));
+  ACCEL_GOTO(accel__run_padded(ep, &in.list, NULL, 0, &got)); /* warm-up */
   accel__tensors_free(&got);
   double begin = now_ms();
-  ACCEL_TRY(accel__run_padded(ep, &in.list, NULL, 0, &got));
+  ACCEL_GOTO(accel__run_padded(ep, &in.list, NULL, 0, &got));
   record->ms = now_ms() - begin;
   record->device = accel__arena_string(arena, ep->placement.device);
   record->implementation_type = accel__arena_string(arena, ep->placement.implementation_type);
-  record->input = accel__arena_printf(arena, "input_ids [%d,%d] seed %llu, lengths %d and %d", SEQUENCES, WIDTH,
-                                      (unsigned long long)random_seed, WIDTH, SHORT_LENGTH);
+  record->input = describe_input(arena, &in);
   record->output = describe_output(arena, &got->item[0]);
   record->weights =
       ep->checkpoint ? "local" : accel__arena_printf(arena, "random, seed %llu, true shape", (unsigned long long)ep->seed);
-  accel_status status =
+  status =
       record->output && record->input ? compare_all(got, want, ep->placement.precision, record) : ACCEL_ERROR_OUT_OF_MEMORY;
+done:
   accel__tensors_free(&got);
+  free_input(&in);
   return status;
 }
 
 static accel_status reference_outputs(accel_endpoint *reference, accel_tensors **out) {
   probe_input in;
-  make_input(reference->model->vocab_size, &in);
-  return accel__run_padded(reference, &in.list, NULL, 0, out);
+  ACCEL_TRY(make_input(reference->model, &in));
+  accel_status status = accel__run_padded(reference, &in.list, NULL, 0, out);
+  free_input(&in);
+  return status;
 }
 
 /* ---- the grid ---- */
