@@ -88,9 +88,16 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   for (size_t i = 0; i < t->added_n; ++i) {
     const accel__added *added = &t->added[i];
     if (added->normalized != normalized || t->added_by_id[added->id] != i + 1 || added->match_n == 0) continue;
-    strings[n++] = (accel__trie_string){.text = added->match, .n = added->match_n, .value = (int32_t)i};
+    /* Of those that normalization made equal the first wins, special ones before others; the trie keeps the highest. */
+    size_t rank = added->special ? i : t->added_n + i;
+    strings[n++] =
+        (accel__trie_string){.text = added->match, .n = added->match_n, .value = (int32_t)(2 * t->added_n - 1 - rank)};
   }
   accel_status status = accel__trie_build(out, strings, n);
+  for (size_t i = 0; status == ACCEL_OK && i < out->n; ++i) {
+    size_t rank = 2 * t->added_n - 1 - (size_t)(out->value[i] < 0 ? 0 : out->value[i]);
+    if (out->value[i] >= 0) out->value[i] = (int32_t)(rank % t->added_n);
+  }
   free(strings);
   return status;
 }

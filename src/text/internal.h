@@ -419,6 +419,8 @@ accel_status accel__parse_normalizer(accel__tokenizer *t, const accel__json_file
 accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_post_processor(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_decoder(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
+/* steps.c: the post-processor of add_bos_token and add_eos_token, in place of the file's; -1: without it. */
+accel_status accel__set_bos_eos(accel__tokenizer *t, int32_t bos, int32_t eos);
 /* scan.c: the large parts of a tokenizer.json, read without building a tree. */
 typedef struct accel__scan {
   const char *vocab, *merges; /* NULL when absent */

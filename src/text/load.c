@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "text/internal.h"
+#include "text/sentencepiece.h"
 
 enum { FILE_MAX = 256 << 20 };
 
@@ -300,6 +301,42 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   return ACCEL_OK;
 }
 
+static const char *special_text(json_t *config, json_t *map, const char *key, const char *usual) {
+  json_t *at = accel__json_get(config, key);
+  if (!at) at = accel__json_get(map, key);
+  if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
+  return cJSON_IsString(at) ? at->valuestring : usual;
+}
+
+/* Classes of transformers that set a post-processor of their own whatever tokenizer_config.json says. */
+static bool has_own_post_processor(json_t *config) {
+  static const char *const words[] = {"T5",     "XLM",        "MBart",   "Mbart",   "Camembert", "Deberta", "Pegasus",
+                                      "Nllb",   "Bert",       "Albert",  "Roberta", "Bart",      "Electra", "MPNet",
+                                      "Funnel", "Longformer", "BigBird", "Barthez", "Whisper",   "CLIP"};
+  json_t *class = accel__json_get(config, "tokenizer_class");
+  for (size_t i = 0; cJSON_IsString(class) && i < sizeof words / sizeof *words; ++i) {
+    if (strstr(class->valuestring, words[i])) return true;
+  }
+  return false;
+}
+
+/* add_bos_token and add_eos_token, where they stand, replace the post-processor (TokenizersBackend.update_post_processor).
+ */
+static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *map) {
+  bool bos = false, eos = false;
+  bool stated = cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
+                cJSON_GetObjectItemCaseSensitive(config->root, "add_eos_token");
+  if (!stated || has_own_post_processor(config->root)) return ACCEL_OK;
+  ACCEL_TRY(accel__json_bool(config, config->root, "add_bos_token", &bos));
+  ACCEL_TRY(accel__json_bool(config, config->root, "add_eos_token", &eos));
+  json_t *class = accel__json_get(config->root, "tokenizer_class");
+  bool gemma = cJSON_IsString(class) && strstr(class->valuestring, "Gemma");
+  const char *begin = special_text(config->root, map->root, "bos_token", gemma ? "<bos>" : "<s>");
+  const char *end = special_text(config->root, map->root, "eos_token", gemma ? "<eos>" : "</s>");
+  return accel__set_bos_eos(t, bos ? accel__token_to_id(t, begin, strlen(begin)) : -1,
+                            eos ? accel__token_to_id(t, end, strlen(end)) : -1);
+}
+
 static accel_status read_optional(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
   char *path = accel__path_join(arena, directory, name);
   if (!path) return accel__no_memory(strlen(directory));
@@ -324,13 +361,6 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
 }
 
 static void json_text(accel__buffer *b, const char *text) { accel__buffer_json_string(b, text, strlen(text)); }
-
-static const char *special_text(json_t *config, json_t *map, const char *key, const char *usual) {
-  json_t *at = accel__json_get(config, key);
-  if (!at) at = accel__json_get(map, key);
-  if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
-  return cJSON_IsString(at) ? at->valuestring : usual;
-}
 
 /* The tokenizer.json that transformers' BertTokenizer would write for this directory, vocabulary left out. */
 static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t *map, accel__buffer *b) {
@@ -391,6 +421,14 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   return status;
 }
 
+static accel_status build_from_sentencepiece(accel__tokenizer *t, const accel__mapping *map, file_t *config) {
+  accel__buffer b = {0};
+  accel_status status = accel__sentencepiece_json(map->data, map->n, t->name, config->root ? config : NULL, &b);
+  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
+  accel__buffer_free(&b);
+  return status;
+}
+
 /* ---- the whole ---- */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
@@ -427,10 +465,12 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK) {
-    status = accel__ends_with(path, ".txt") ? build_from_vocab_text(t, &map, &config, &special_map)
-                                            : build_from_json(t, (const char *)map.data, map.n);
+    status = accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
+             : accel__ends_with(path, ".model") ? build_from_sentencepiece(t, &map, &config)
+                                                : build_from_json(t, (const char *)map.data, map.n);
   }
   if (status == ACCEL_OK && config.root) status = read_config(t, &config);
+  if (status == ACCEL_OK && config.root) status = apply_bos_eos(t, &config, &special_map);
   if (status == ACCEL_OK) find_specials(t, config.root, special_map.root);
   accel__file_unmap(&map);
   accel__json_free(&config);
@@ -447,11 +487,14 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  *path = accel__path_join(arena, given, "tokenizer.json");
-  if (*path && !accel__file_exists(*path)) *path = accel__path_join(arena, given, "vocab.txt");
-  if (!*path || !*directory) return accel__no_memory(strlen(given));
-  if (accel__file_exists(*path)) return ACCEL_OK;
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json nor vocab.txt is there", given);
+  static const char *const names[] = {"tokenizer.json",          "vocab.txt", "tokenizer.model",    "spiece.model",
+                                      "sentencepiece.bpe.model", "spm.model", "sentencepiece.model"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
+    *path = accel__path_join(arena, given, names[i]);
+    if (!*path || !*directory) return accel__no_memory(strlen(given));
+    if (accel__file_exists(*path)) return ACCEL_OK;
+  }
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json, vocab.txt nor a SentencePiece model is there", given);
   return accel__remedy(ACCEL_ERROR_NOT_FOUND,
                        "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
 }

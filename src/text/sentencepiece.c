@@ -1,0 +1,664 @@
+/* sentencepiece.c - see sentencepiece.h. */
+#include "text/sentencepiece.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/internal.h"
+
+typedef const accel__json_file file_t;
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* types of pieces */
+enum { UNIGRAM = 1, BPE = 2 };
+
+typedef struct piece {
+  const char *text;
+  uint32_t n;
+  uint8_t type;
+  float score;
+} piece;
+
+typedef struct model {
+  const char *name;
+  piece *at;
+  size_t n, capacity;
+  uint32_t kind;
+  int64_t unk_id;
+  bool byte_fallback;
+  const uint8_t *charsmap;
+  size_t charsmap_n;
+} model;
+
+/* ---- protocol buffers ---- */
+
+typedef struct reader {
+  const uint8_t *at, *end;
+} reader;
+typedef struct field {
+  uint32_t number, wire;
+  uint64_t value;      /* varint */
+  const uint8_t *data; /* length-delimited, or fixed */
+  size_t n;
+} field;
+
+static bool varint(reader *r, uint64_t *out) {
+  *out = 0;
+  for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
+    uint8_t byte = *r->at++;
+    *out |= (uint64_t)(byte & 127) << shift;
+    if (byte < 128) return true;
+  }
+  return false;
+}
+
+/* The next field; false at the end, and (*broken) when what is there is none. */
+static bool next_field(reader *r, field *f, bool *broken) {
+  uint64_t key, length = 0;
+  if (r->at == r->end) return false;
+  *broken = true;
+  if (!varint(r, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
+  *f = (field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7), .data = r->at};
+  if (f->wire == 0) {
+    if (!varint(r, &f->value)) return false;
+  } else {
+    if (f->wire == 1) length = 8;
+    if (f->wire == 5) length = 4;
+    if (f->wire == 2 && !varint(r, &length)) return false;
+    if ((f->wire != 1 && f->wire != 2 && f->wire != 5) || length > (size_t)(r->end - r->at)) return false;
+    f->data = r->at;
+    f->n = (size_t)length;
+    r->at += length;
+  }
+  *broken = false;
+  return true;
+}
+
+static accel_status malformed(const char *name, const char *what) {
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a SentencePiece model: %s", name, what);
+}
+
+static float fixed_float(const field *f) {
+  uint32_t bits = (uint32_t)f->data[0] | (uint32_t)f->data[1] << 8 | (uint32_t)f->data[2] << 16 | (uint32_t)f->data[3] << 24;
+  float out;
+  memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+static accel_status read_piece(model *m, const field *from) {
+  reader r = {from->data, from->data + from->n};
+  piece p = {.text = "", .type = NORMAL};
+  field f;
+  bool broken = false;
+  while (next_field(&r, &f, &broken)) {
+    if (f.number == 1 && f.wire == 2) {
+      p.text = (const char *)f.data;
+      p.n = (uint32_t)f.n;
+    } else if (f.number == 2 && f.wire == 5) {
+      p.score = fixed_float(&f);
+    } else if (f.number == 3 && f.wire == 0) {
+      p.type = (uint8_t)(f.value < 7 ? f.value : 0);
+    }
+  }
+  if (broken) return malformed(m->name, "a piece is cut short");
+  if (!accel__utf8_valid(p.text, p.n) || (p.n && memchr(p.text, 0, p.n))) return malformed(m->name, "a piece is not UTF-8");
+  if (!(p.score > -1e30f && p.score < 1e30f)) return malformed(m->name, "a score is not a number");
+  if (m->n == ACCEL__TOKENS_MAX) return malformed(m->name, "more than 4194304 pieces");
+  ACCEL_TRY(accel__grow(&m->at, &m->capacity, m->n + 1, sizeof *m->at));
+  m->at[m->n++] = p;
+  return ACCEL_OK;
+}
+
+static accel_status read_trainer(model *m, const field *from) {
+  reader r = {from->data, from->data + from->n};
+  field f;
+  bool broken = false;
+  while (next_field(&r, &f, &broken)) {
+    if (f.wire != 0) continue;
+    if (f.number == 3) m->kind = (uint32_t)f.value;
+    if (f.number == 35) m->byte_fallback = f.value != 0;
+    if (f.number == 40) m->unk_id = (int32_t)f.value;
+  }
+  return broken ? malformed(m->name, "the trainer's part is cut short") : ACCEL_OK;
+}
+
+static accel_status read_normalizer(model *m, const field *from) {
+  reader r = {from->data, from->data + from->n};
+  field f;
+  bool broken = false;
+  while (next_field(&r, &f, &broken)) {
+    if (f.number != 2 || f.wire != 2) continue;
+    m->charsmap = f.data;
+    m->charsmap_n = f.n;
+  }
+  return broken ? malformed(m->name, "the normalizer's part is cut short") : ACCEL_OK;
+}
+
+static accel_status read_model(model *m, const uint8_t *data, size_t n) {
+  reader r = {data, data + n};
+  field f;
+  bool broken = false;
+  while (next_field(&r, &f, &broken)) {
+    if (f.wire != 2) continue;
+    if (f.number == 1) ACCEL_TRY(read_piece(m, &f));
+    if (f.number == 2) ACCEL_TRY(read_trainer(m, &f));
+    if (f.number == 3) ACCEL_TRY(read_normalizer(m, &f));
+  }
+  if (broken) return malformed(m->name, "a field is cut short");
+  if (m->n == 0) return malformed(m->name, "it has no pieces");
+  if (m->kind != UNIGRAM && m->kind != BPE)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the model's kind is %u, expected 1 (Unigram) or 2 (BPE)", m->name,
+                       m->kind);
+  return ACCEL_OK;
+}
+
+/* ---- families of tokenizer classes ---- */
+
+typedef enum layout {
+  AS_IS,
+  FAIRSEQ,   /* <s> <pad> </s> <unk>, pieces from 3 on, languages, <mask> */
+  CAMEMBERT, /* five of its own, pieces from 1 on, <mask> */
+  PEGASUS,   /* <pad> </s> masks, <unk_2>.., pieces from 2 on */
+  T5,        /* pieces, <extra_id_N> down to 0 */
+} layout;
+typedef enum languages { NO_LANGUAGES, MBART, MBART50 } languages;
+
+typedef struct family {
+  const char *classes; /* words; Fast at the end is left out */
+  layout layout;
+  bool bpe;
+  languages languages;
+  const char *unk, *bos, *eos, *pad, *mask; /* the class's own special tokens; NULL none */
+  const char *normalizer;                   /* JSON; '@' stands for the Precompiled step, when there is a map */
+  const char *pre_tokenizer, *decoder, *single, *pair;
+} family;
+
+#define METASPACE(scheme, split) \
+  "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"" scheme "\",\"split\":" split "}"
+#define WORDS_METASPACE \
+  "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE("always", "true") "]}"
+#define SPACES_TO_ONE "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
+#define QUOTES                                                                   \
+  "{\"type\":\"Replace\",\"pattern\":{\"String\":\"``\"},\"content\":\"\\\"\"}," \
+  "{\"type\":\"Replace\",\"pattern\":{\"String\":\"''\"},\"content\":\"\\\"\"}"
+#define BYTES_DECODER                                                                                                    \
+  "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" " \
+  "\"},"                                                                                                                 \
+  "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
+#define ALWAYS METASPACE("always", "true")
+
+/* single and pair: words; A and B are the texts, "X:1" has type 1, L is the source language. */
+static const family families[] = {
+    {"T5Tokenizer MT5Tokenizer", T5, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", NULL, "@", WORDS_METASPACE, ALWAYS,
+     "A </s>", "A </s> B </s>"},
+    {"XLMRobertaTokenizer", FAIRSEQ, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@", WORDS_METASPACE,
+     ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
+    {"MBartTokenizer", FAIRSEQ, false, MBART, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "", WORDS_METASPACE, ALWAYS,
+     "A </s> L", "A B </s> L"},
+    {"MBart50Tokenizer", FAIRSEQ, false, MBART50, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@," SPACES_TO_ONE, ALWAYS,
+     ALWAYS, "L A </s>", "L A B </s>"},
+    {"CamembertTokenizer", CAMEMBERT, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "@", WORDS_METASPACE,
+     ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
+    {"AlbertTokenizer", AS_IS, false, NO_LANGUAGES, "<unk>", "[CLS]", "[SEP]", "<pad>", "[MASK]", QUOTES ",%,@",
+     WORDS_METASPACE, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
+    {"DebertaV2Tokenizer", AS_IS, false, NO_LANGUAGES, "[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]",
+     "%,{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s{2,}|[\\\\n\\\\r\\\\t]\"},\"content\":\" \"},{\"type\":\"NFC\"},"
+     "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}",
+     ALWAYS, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
+    {"PegasusTokenizer", PEGASUS, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", "<mask_2>", "@," SPACES_TO_ONE,
+     ALWAYS, ALWAYS, "A </s>", "A B </s>"},
+    {"LlamaTokenizer CodeLlamaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<s>", "</s>", NULL, NULL, "",
+     METASPACE("first", "false"), BYTES_DECODER ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}", "+",
+     "+"},
+    {"GemmaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<bos>", "<eos>", "<pad>", "<mask>",
+     "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}",
+     "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\",\"invert\":false}",
+     BYTES_DECODER "]}", "+", "+"},
+};
+/* What transformers gives to classes without a converter. */
+static const family unknown_family = {
+    "",      AS_IS,
+    true,    NO_LANGUAGES,
+    "<unk>", "<s>",
+    "</s>",  NULL,
+    NULL,    "@,{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}",
+    "null",  BYTES_DECODER "]}",
+    "+",     "+"};
+
+static const char mbart_codes[] =
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
+    "ro_RO ru_RU si_LK "
+    "tr_TR vi_VN zh_CN";
+static const char mbart50_codes[] =
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
+    "te_IN th_TH tl_XX "
+    "uk_UA ur_PK xh_ZA gl_ES sl_SI";
+
+static bool names_class(const char *words, const char *class) {
+  size_t n = strlen(class);
+  if (n > 4 && strcmp(class + n - 4, "Fast") == 0) n -= 4;
+  for (const char *at = words; *at;) {
+    size_t length = strcspn(at, " ");
+    if (length == n && memcmp(at, class, n) == 0) return true;
+    at += length;
+    at += *at == ' ';
+  }
+  return false;
+}
+
+static const family *family_of(const accel__json *config) {
+  const accel__json *class = accel__json_get(config, "tokenizer_class");
+  for (size_t i = 0; cJSON_IsString(class) && i < sizeof families / sizeof *families; ++i) {
+    if (names_class(families[i].classes, class->valuestring)) return &families[i];
+  }
+  return &unknown_family;
+}
+
+/* ---- writing ---- */
+
+typedef struct writer {
+  const model *m;
+  const family *f;
+  file_t *config;
+  accel__buffer *b;
+  accel__vocab vocab; /* ids so far */
+  accel__map special; /* contents already in added_tokens */
+  accel__arena arena;
+  size_t n;
+  bool first;
+} writer;
+
+static void put(writer *w, const char *text) { accel__buffer_text(w->b, text); }
+
+static void put_score(writer *w, double score) {
+  char text[40];
+  snprintf(text, sizeof text, "%.17g", score);
+  char *point = strchr(text, *localeconv()->decimal_point);
+  if (point) *point = '.';
+  put(w, text);
+}
+
+/* One entry of the vocabulary: [text, score], or "text": id. */
+static accel_status put_token(writer *w, const char *text, size_t n, double score) {
+  if (w->f->bpe && accel__vocab_id(&w->vocab, text, n) >= 0) return w->n++, ACCEL_OK;
+  ACCEL_TRY(accel__vocab_add(&w->vocab, text, n, (int32_t)w->n));
+  put(w, w->n ? "," : "");
+  if (!w->f->bpe) put(w, "[");
+  accel__buffer_json_string(w->b, text, n);
+  put(w, w->f->bpe ? ":" : ",");
+  if (w->f->bpe) {
+    accel__buffer_printf(w->b, "%zu", w->n);
+  } else {
+    put_score(w, score);
+    put(w, "]");
+  }
+  w->n++;
+  return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b) : malformed(w->m->name, "more than 4194304 pieces");
+}
+
+static accel_status put_text(writer *w, const char *text, double score) { return put_token(w, text, strlen(text), score); }
+
+/* The text of a special token: what tokenizer_config.json says, or the class's own. */
+static const char *special(const writer *w, const char *key, const char *own) {
+  const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
+  if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
+  return cJSON_IsString(at) ? at->valuestring : own;
+}
+
+static accel_status put_pieces(writer *w, size_t from) {
+  for (size_t i = from; i < w->m->n; ++i)
+    ACCEL_TRY(put_token(w, w->m->at[i].text, w->m->at[i].n, (double)w->m->at[i].score));
+  return ACCEL_OK;
+}
+
+static accel_status each_code(writer *w, accel_status (*fn)(writer *, const char *)) {
+  const char *lists[] = {w->f->languages ? mbart_codes : "", w->f->languages == MBART50 ? mbart50_codes : ""};
+  for (int k = 0; k < 2; ++k) {
+    for (const char *at = lists[k]; *at; at += *at == ' ') {
+      char code[8] = {0};
+      size_t n = strcspn(at, " ");
+      memcpy(code, at, n < 7 ? n : 7);
+      ACCEL_TRY(fn(w, code));
+      at += n;
+    }
+  }
+  return ACCEL_OK;
+}
+static accel_status put_code(writer *w, const char *code) { return put_text(w, code, 0); }
+
+static int64_t config_int(const writer *w, const char *key, int64_t standard) {
+  const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
+  return cJSON_IsNumber(at) && at->valuedouble >= 0 && at->valuedouble <= 100000 ? (int64_t)at->valuedouble : standard;
+}
+
+static accel_status put_vocab(writer *w) {
+  const family *f = w->f;
+  char text[32];
+  switch (f->layout) {
+    case AS_IS:
+      return put_pieces(w, 0);
+    case T5:
+      ACCEL_TRY(put_pieces(w, 0));
+      for (int64_t i = config_int(w, "extra_ids", 100); i-- > 0;) {
+        snprintf(text, sizeof text, "<extra_id_%lld>", (long long)i);
+        ACCEL_TRY(put_text(w, text, 0));
+      }
+      return ACCEL_OK;
+    case FAIRSEQ:
+      ACCEL_TRY(put_text(w, special(w, f->languages == MBART50 ? "cls_token" : "bos_token", "<s>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "pad_token", "<pad>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "eos_token", "</s>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "unk_token", "<unk>"), 0));
+      ACCEL_TRY(put_pieces(w, 3));
+      ACCEL_TRY(each_code(w, put_code));
+      return put_text(w, special(w, "mask_token", "<mask>"), 0);
+    case CAMEMBERT:
+      ACCEL_TRY(put_text(w, "<s>NOTUSED", 0));
+      ACCEL_TRY(put_text(w, special(w, "pad_token", "<pad>"), 0));
+      ACCEL_TRY(put_text(w, "</s>NOTUSED", 0));
+      ACCEL_TRY(put_text(w, special(w, "unk_token", "<unk>"), 0));
+      ACCEL_TRY(put_text(w, "<unk>NOTUSED", -100));
+      ACCEL_TRY(put_pieces(w, 1));
+      return put_text(w, special(w, "mask_token", "<mask>"), 0);
+    case PEGASUS:
+      ACCEL_TRY(put_text(w, special(w, "pad_token", "<pad>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "eos_token", "</s>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "mask_token", "<mask_1>"), 0));
+      ACCEL_TRY(put_text(w, special(w, "mask_token_sent", "<mask_2>"), 0));
+      for (int64_t i = 2; i < config_int(w, "offset", 103); ++i) {
+        snprintf(text, sizeof text, "<unk_%lld>", (long long)i);
+        ACCEL_TRY(put_text(w, text, -100));
+      }
+      return put_pieces(w, 2);
+  }
+  return ACCEL_OK;
+}
+
+/* ---- merges of a BPE model: every way to cut a piece into two others, in the order of the pieces made ---- */
+
+typedef struct cut {
+  uint32_t left, right; /* ids */
+  uint32_t left_n, right_n;
+  uint32_t at; /* bytes */
+} cut;
+
+static int by_ids(const void *a, const void *b) {
+  const cut *x = a, *y = b;
+  if (x->left_n != y->left_n) return x->left_n < y->left_n ? -1 : 1;
+  if (x->left != y->left) return x->left < y->left ? -1 : 1;
+  return (x->right > y->right) - (x->right < y->right);
+}
+
+static accel_status put_merges_of(writer *w, const accel__entry *e) {
+  cut cuts[256];
+  size_t n = 0, chars = 0;
+  const char *text = accel__entry_text(&w->vocab, e);
+  for (size_t i = 1; i < e->n && n < 256; ++i) {
+    if (((uint8_t)text[i] & 0xC0) == 0x80) continue;
+    chars++;
+    int32_t left = accel__vocab_id(&w->vocab, text, i), right = accel__vocab_id(&w->vocab, text + i, e->n - i);
+    if (left >= 0 && right >= 0) cuts[n++] = (cut){(uint32_t)left, (uint32_t)right, (uint32_t)chars, 0, (uint32_t)i};
+  }
+  qsort(cuts, n, sizeof *cuts, by_ids);
+  for (size_t k = 0; k < n; ++k) {
+    put(w, w->first ? "[" : ",[");
+    w->first = false;
+    accel__buffer_json_string(w->b, text, cuts[k].at);
+    put(w, ",");
+    accel__buffer_json_string(w->b, text + cuts[k].at, e->n - cuts[k].at);
+    put(w, "]");
+  }
+  return accel__buffer_status(w->b);
+}
+
+static accel_status put_model(writer *w) {
+  bool bpe = w->f->bpe;
+  accel__buffer_printf(w->b, "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,", bpe ? "BPE" : "Unigram",
+                       (w->f->classes[0] ? bpe : w->m->byte_fallback) ? "true" : "false");
+  if (bpe) put(w, "\"fuse_unk\":true,");
+  if (bpe && !names_class(w->f->classes, "LlamaTokenizer")) {
+    put(w, "\"unk_token\":");
+    const char *unk = special(w, "unk_token", w->f->unk);
+    accel__buffer_json_string(w->b, unk, strlen(unk));
+    put(w, ",");
+  }
+  put(w, bpe ? "\"vocab\":{" : "\"vocab\":[");
+  ACCEL_TRY(put_vocab(w));
+  put(w, bpe ? "},\"merges\":[" : "]");
+  w->first = true;
+  for (size_t i = 0; bpe && i < w->vocab.n; ++i) ACCEL_TRY(put_merges_of(w, &w->vocab.entry[i]));
+  if (bpe) {
+    put(w, "]}");
+    return accel__buffer_status(w->b);
+  }
+  const char *unk = special(w, "unk_token", w->f->unk);
+  int32_t id = accel__vocab_id(&w->vocab, unk, strlen(unk));
+  if (id < 0 || !w->f->classes[0]) id = (int32_t)w->m->unk_id;
+  accel__buffer_printf(w->b, ",\"unk_id\":%d}", id);
+  return accel__buffer_status(w->b);
+}
+
+/* ---- the rest ---- */
+
+static accel_status put_added(writer *w, const char *text, size_t n, bool is_special, bool lstrip) {
+  int64_t known;
+  if (n == 0 || accel__map_get(&w->special, text, n, &known)) return ACCEL_OK;
+  char *kept = accel__arena_copy(&w->arena, text, n);
+  if (!kept) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__map_set(&w->special, kept, n, 1));
+  put(w, w->first ? "{\"content\":" : ",{\"content\":");
+  w->first = false;
+  accel__buffer_json_string(w->b, text, n);
+  accel__buffer_printf(w->b, ",\"special\":%s,\"normalized\":false,\"lstrip\":%s}", is_special ? "true" : "false",
+                       lstrip ? "true" : "false");
+  return accel__buffer_status(w->b);
+}
+
+static accel_status put_special_code(writer *w, const char *code) { return put_added(w, code, strlen(code), true, false); }
+
+static void put_flag(writer *w, const accel__json *item, const char *name) {
+  const accel__json *at = accel__json_get(item, name);
+  accel__buffer_printf(w->b, ",\"%s\":%s", name, cJSON_IsTrue(at) ? "true" : "false");
+}
+
+/* added_tokens_decoder of tokenizer_config.json: {"32000": {"content": ..., "lstrip": ...}} */
+static accel_status put_decoder_tokens(writer *w) {
+  const accel__json *object = w->config ? accel__json_get(w->config->root, "added_tokens_decoder") : NULL;
+  ACCEL_JSON_EACH(item, object) {
+    const accel__json *content = accel__json_get(item, "content");
+    int64_t known;
+    if (!cJSON_IsString(content) || !*content->valuestring) continue;
+    size_t n = strlen(content->valuestring);
+    if (accel__map_get(&w->special, content->valuestring, n, &known)) continue;
+    ACCEL_TRY(accel__map_set(&w->special, content->valuestring, n, 1));
+    put(w, w->first ? "{\"content\":" : ",{\"content\":");
+    w->first = false;
+    accel__buffer_json_string(w->b, content->valuestring, n);
+    static const char *const flags[] = {"special", "normalized", "lstrip", "rstrip", "single_word"};
+    for (int i = 0; i < 5; ++i) put_flag(w, item, flags[i]);
+    put(w, "}");
+  }
+  return accel__buffer_status(w->b);
+}
+
+static accel_status put_added_tokens(writer *w) {
+  const family *f = w->f;
+  const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos), special(w, "unk_token", f->unk),
+                         special(w, "pad_token", f->pad)};
+  const char *mask = special(w, "mask_token", f->mask);
+  put(w, "\"added_tokens\":[");
+  w->first = true;
+  ACCEL_TRY(put_decoder_tokens(w));
+  for (size_t i = 0; i < w->m->n; ++i) {
+    const piece *p = &w->m->at[i];
+    bool is_special = p->type == CONTROL || (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
+    for (int k = 0; k < 4; ++k)
+      is_special = is_special || (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
+    if (p->type == CONTROL || p->type == USER_DEFINED) ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
+  }
+  for (int i = 0; i < 4; ++i) {
+    if (named[i]) ACCEL_TRY(put_added(w, named[i], strlen(named[i]), true, false));
+  }
+  ACCEL_TRY(each_code(w, put_special_code));
+  char text[32];
+  for (int64_t i = f->layout == T5 ? config_int(w, "extra_ids", 100) : 0; i-- > 0;) {
+    snprintf(text, sizeof text, "<extra_id_%lld>", (long long)i);
+    ACCEL_TRY(put_added(w, text, strlen(text), true, false));
+  }
+  for (int64_t i = 2; f->layout == PEGASUS && i < config_int(w, "offset", 103); ++i) {
+    snprintf(text, sizeof text, "<unk_%lld>", (long long)i);
+    ACCEL_TRY(put_added(w, text, strlen(text), true, false));
+  }
+  if (f->layout == PEGASUS) ACCEL_TRY(put_added(w, "<mask_1>", 8, true, false));
+  bool lstrip = f->languages != NO_LANGUAGES || f->layout == CAMEMBERT;
+  if (mask) ACCEL_TRY(put_added(w, mask, strlen(mask), true, lstrip));
+  put(w, "],");
+  return accel__buffer_status(w->b);
+}
+
+static void put_base64(accel__buffer *b, const uint8_t *data, size_t n) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  for (size_t i = 0; i < n; i += 3) {
+    uint32_t bits = (uint32_t)data[i] << 16 | (i + 1 < n ? (uint32_t)data[i + 1] << 8 : 0) | (i + 2 < n ? data[i + 2] : 0);
+    char four[4] = {digits[bits >> 18], digits[bits >> 12 & 63], i + 1 < n ? digits[bits >> 6 & 63] : '=',
+                    i + 2 < n ? digits[bits & 63] : '='};
+    accel__buffer_bytes(b, four, 4);
+  }
+}
+
+static bool config_flag(const writer *w, const char *key, bool standard) {
+  const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
+  return cJSON_IsBool(at) ? cJSON_IsTrue(at) : standard;
+}
+
+/* '%' of a normalizer: accents and case, as ALBERT's and DeBERTa's tokenizer_config.json ask. */
+static void put_case(writer *w, bool *any) {
+  bool albert = names_class(w->f->classes, "AlbertTokenizer");
+  if (albert && !config_flag(w, "keep_accents", false)) {
+    put(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}" : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
+    *any = true;
+  }
+  if (!config_flag(w, "do_lower_case", albert)) return;
+  put(w, *any ? ",{\"type\":\"Lowercase\"}" : "{\"type\":\"Lowercase\"}");
+  *any = true;
+}
+
+static accel_status put_normalizer(writer *w) {
+  bool any = false;
+  put(w, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+  for (const char *at = w->f->normalizer; *at;) {
+    size_t n = strcspn(at, "@%");
+    size_t text = n;
+    while (text > 0 && at[text - 1] == ',') text--; /* commas are put where something follows */
+    const char *from = at;
+    while (text > 0 && *from == ',') from++, text--;
+    if (text) {
+      put(w, any ? "," : "");
+      accel__buffer_bytes(w->b, from, text);
+      any = true;
+    }
+    at += n;
+    if (*at == '@' && w->m->charsmap_n) {
+      put(w, any ? ",{\"type\":\"Precompiled\",\"precompiled_charsmap\":\""
+                 : "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
+      put_base64(w->b, w->m->charsmap, w->m->charsmap_n);
+      put(w, "\"}");
+      any = true;
+    }
+    if (*at == '%') put_case(w, &any);
+    at += *at != 0;
+  }
+  put(w, "]},");
+  return accel__buffer_status(w->b);
+}
+
+static void put_pre_tokenizer(writer *w) {
+  const char *text = w->f->pre_tokenizer;
+  bool llama = names_class(w->f->classes, "LlamaTokenizer"), space = config_flag(w, "add_prefix_space", true);
+  if (llama && !space) text = METASPACE("never", "false");
+  if (llama && space && config_flag(w, "legacy", false)) text = METASPACE("always", "false");
+  if (names_class(w->f->classes, "DebertaV2Tokenizer") && config_flag(w, "split_by_punct", false))
+    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}," ALWAYS "]}";
+  put(w, "\"pre_tokenizer\":");
+  put(w, text);
+  put(w, ",\"decoder\":");
+  put(w, llama && !space ? BYTES_DECODER "]}" : w->f->decoder);
+  put(w, ",");
+}
+
+/* Words of `text` as pieces of a template. */
+static accel_status put_template(writer *w, const char *text) {
+  bool first = true;
+  put(w, "[");
+  for (const char *at = text; *at; at += *at == ' ') {
+    size_t n = strcspn(at, " "), name = strcspn(at, ": ");
+    bool one = name < n, sequence = name == 1 && (*at == 'A' || *at == 'B');
+    put(w, first ? "" : ",");
+    first = false;
+    put(w, sequence ? "{\"Sequence\":{\"id\":" : "{\"SpecialToken\":{\"id\":");
+    accel__buffer_json_string(w->b, at, name);
+    accel__buffer_printf(w->b, ",\"type_id\":%d}}", one);
+    at += n;
+  }
+  put(w, "]");
+  return accel__buffer_status(w->b);
+}
+
+static accel_status put_special_id(writer *w, const char *key, const char *content, bool *first) {
+  int32_t id = accel__vocab_id(&w->vocab, content, strlen(content));
+  if (id < 0) return ACCEL_OK;
+  put(w, *first ? "" : ",");
+  *first = false;
+  accel__buffer_json_string(w->b, key, strlen(key));
+  put(w, ":{\"ids\":[");
+  accel__buffer_printf(w->b, "%d]}", id);
+  return accel__buffer_status(w->b);
+}
+
+/* Words in templates are the class's own tokens; the ids are those of what tokenizer_config.json calls them. */
+static accel_status put_post_processor(writer *w) {
+  const family *f = w->f;
+  bool first = true;
+  if (strcmp(f->single, "+") == 0) return ACCEL_OK; /* add_bos_token and add_eos_token say: load.c */
+  put(w, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":");
+  ACCEL_TRY(put_template(w, f->single));
+  put(w, ",\"pair\":");
+  ACCEL_TRY(put_template(w, f->pair));
+  put(w, ",\"special_tokens\":{");
+  if (f->bos) ACCEL_TRY(put_special_id(w, f->bos, special(w, f->bos[0] == '[' ? "cls_token" : "bos_token", f->bos), &first));
+  if (f->eos) ACCEL_TRY(put_special_id(w, f->eos, special(w, f->eos[0] == '[' ? "sep_token" : "eos_token", f->eos), &first));
+  if (f->languages) ACCEL_TRY(put_special_id(w, "L", special(w, "src_lang", "en_XX"), &first));
+  put(w, "}},");
+  return accel__buffer_status(w->b);
+}
+
+static accel_status put_all(writer *w) {
+  put(w, "{\"version\":\"1.0\",");
+  ACCEL_TRY(put_model(w));
+  put(w, ",");
+  ACCEL_TRY(put_normalizer(w));
+  put_pre_tokenizer(w);
+  ACCEL_TRY(put_post_processor(w));
+  ACCEL_TRY(put_added_tokens(w));
+  put(w, "\"truncation\":null}");
+  return accel__buffer_status(w->b);
+}
+
+accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name, file_t *config, accel__buffer *out) {
+  model m = {.name = name, .kind = UNIGRAM};
+  family f = *family_of(config ? config->root : NULL);
+  writer w = {.m = &m, .f = &f, .config = config, .b = out};
+  accel_status status = read_model(&m, data, n);
+  bool bpe = m.kind == BPE;
+  if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)
+    status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s model, which its tokenizer class does not take", name,
+                         bpe ? "BPE" : "Unigram");
+  f.bpe = bpe;
+  if (status == ACCEL_OK) status = put_all(&w);
+  accel__vocab_free(&w.vocab);
+  accel__map_free(&w.special);
+  accel__arena_free(&w.arena);
+  free(m.at);
+  return status;
+}
