@@ -419,6 +419,28 @@ ACCEL_API accel_fill_params accel_fill_params_default(void);
 ACCEL_API accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_fill_params *params, accel_fills **out);
 ACCEL_API void accel_fills_free(accel_fills **fills);
 
+/* ---- chat templates -------------------------------------------------------------------------------------------------- */
+
+/* The Jinja templates that say how a model's conversations are written down, rendered as transformers' apply_chat_template does. */
+typedef struct accel_template accel_template;
+typedef struct accel_template_params {
+  uint32_t size;
+  const char *name;      /* of one of several templates; NULL: "tool_use" when there are tools and such a template, else the default */
+  const char *tools;     /* JSON array of function schemas, or NULL */
+  const char *documents; /* JSON array of objects with title and text, or NULL */
+  const char *variables; /* JSON object of more variables: {"enable_thinking": false}, or NULL */
+  int32_t add_generation_prompt;  /* 1: end with the header of the assistant's next message */
+  int32_t continue_final_message; /* 1: end inside the last message, for the model to go on with it; no generation prompt then */
+} accel_template_params;
+ACCEL_API accel_template_params accel_template_params_default(void); /* a generation prompt, nothing else */
+/* A model directory or id (tokenizer_config.json, chat_template.jinja, ...), or a template file.  Templates are programs, but
+ * can reach nothing outside the messages; one that does not end is an error.  ERROR_NOT_FOUND: the model has none. */
+ACCEL_API accel_status accel_template_open(accel *ctx, const char *path_or_model, accel_template **out);
+ACCEL_API void accel_template_close(accel_template **chat);
+/* `messages`: JSON array of {"role": ..., "content": ...}.  *text is freed with accel_string_free; tokenize it without special
+ * tokens, the template wrote them.  ERROR_ARGUMENT: no such messages, or the template refuses them, with its words. */
+ACCEL_API accel_status accel_template_render(accel_template *chat, const char *messages, const accel_template_params *params, char **text);
+
 /* ---- pictures and sounds --------------------------------------------------------------------------------------------- */
 
 /* A picture (JPEG, PNG, WebP) or a sound (WAV; FLAC, Ogg, MP3, AIFF when libsndfile is there). */

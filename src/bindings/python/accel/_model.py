@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes as C
+import json
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -358,7 +359,8 @@ class Tokenizer:
     """A tokenizer.json, or that of a model directory or id."""
 
     def __init__(self, path_or_model: str, context: Optional[Context] = None) -> None:
-        self._handle = C.c_void_p()
+        self._handle, self._template = C.c_void_p(), C.c_void_p()
+        self._path = str(path_or_model)
         self.context = context or default_context()
         check(lib.accel_tokenizer_open(self.context.handle, encode(str(path_or_model)), C.byref(self._handle)))
 
@@ -369,6 +371,8 @@ class Tokenizer:
     def close(self) -> None:
         if self._handle:
             lib.accel_tokenizer_close(C.byref(self._handle))
+        if self._template:
+            lib.accel_template_close(C.byref(self._template))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -408,3 +412,25 @@ class Tokenizer:
 
     def batch_decode(self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = False) -> List[str]:
         return [self.decode(ids, skip_special_tokens) for ids in rows]
+
+    def apply_chat_template(self, conversation: Sequence[Dict[str, Any]], tools: Optional[Sequence[Dict[str, Any]]] = None,
+                            documents: Optional[Sequence[Dict[str, Any]]] = None, chat_template: Optional[str] = None,
+                            add_generation_prompt: bool = False, continue_final_message: bool = False, tokenize: bool = True,
+                            **variables: Any) -> Union[str, List[int]]:
+        """The conversation as the model's chat template writes it: ids, or the text with tokenize=False.
+
+        `chat_template` names one of several templates; other keywords are variables of the template."""
+        if not self._template:
+            check(lib.accel_template_open(self.context.handle, encode(self._path), C.byref(self._template)))
+
+        def as_json(value: Any) -> Optional[bytes]:
+            return None if value is None else encode(json.dumps(value, ensure_ascii=False))
+
+        how = lib.accel_template_params_default()
+        how.name, how.tools, how.documents = (None if chat_template is None else encode(chat_template)), as_json(tools), as_json(documents)
+        how.variables = as_json(variables) if variables else None
+        how.add_generation_prompt, how.continue_final_message = int(add_generation_prompt), int(continue_final_message)
+        text = C.c_void_p()
+        check(lib.accel_template_render(self._template, as_json(list(conversation)), C.byref(how), C.byref(text)))
+        rendered = take_string(text)
+        return self.encode(rendered, add_special_tokens=False) if tokenize else rendered

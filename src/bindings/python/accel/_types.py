@@ -90,6 +90,9 @@ accel_qa_params = _struct(
 accel_answer = _struct("accel_answer", ("score", f64), ("start", i64), ("end", i64), ("answer", text))
 accel_answers = _struct("accel_answers", ("n", u32), ("count", C.POINTER(u32)), ("answer", C.POINTER(C.POINTER(accel_answer))))
 
+accel_template_params = _struct(
+    "accel_template_params", ("size", u32), ("name", text), ("tools", text), ("documents", text), ("variables", text), ("add_generation_prompt", C.c_int32),
+    ("continue_final_message", C.c_int32))
 accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), ("targets", C.POINTER(accel_strings)))
 accel_fill = _struct("accel_fill", ("score", f64), ("token", i64), ("token_str", text), ("sequence", text))
 accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("count", C.POINTER(u32)), ("fill", C.POINTER(C.POINTER(accel_fill))))
