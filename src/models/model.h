@@ -27,6 +27,7 @@
  *            attention of "decode" in the sequence's CROSS_KV states.  Output 0 "encoder_last_hidden_state" [T, C] (the
  * other outputs have no content: ask for none of them).  A sequence is encoded once: reset it to encode anew. "decode" of
  * these models takes decoder_input_ids (the first one is decoder_start_id).
+ *   decode_image  as "decode", for rows that show pictures: takes the inputs of pictures, too (LLaVA).
  *
  * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.  Tensors may be shared between
  * entries: `lengths` and input_ids of "forward" and "decode" are the same.

@@ -1,0 +1,159 @@
+/* models_session_test.c - models that generate from pictures and sounds: "encode" (or "decode_image") and then "decode",
+ * piece by piece over a session, give the logits of "forward". */
+#include "endpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "dispatch/pack.h"
+#include "dispatch/session.h"
+#include "tasks/open.h"
+
+enum { B = 2, S = 24, FEATURES = 4096 };
+
+typedef struct sample {
+  const char *model, *architecture, *item; /* the input handed on whole */
+  uint32_t rank;
+  int64_t dim[4];
+  const char *ids;                          /* name of the tokens in forward */
+  int64_t width, first, vocab, image_token; /* tokens; how many come at once in the beginning; image_token 0: none */
+} sample;
+
+static float noise[FEATURES * 2];
+static int64_t ids[B * S];
+
+static void fill(const sample *t) {
+  uint32_t x = 12345;
+  for (size_t i = 0; i < sizeof noise / sizeof *noise; i++)
+    noise[i] = (float)((x = x * 1664525u + 1013904223u) >> 8) / (float)(1 << 23) - 1.0f;
+  for (int64_t i = 0; i < B * t->width; i++)
+    ids[i] = 5 + (int64_t)(((x = x * 1664525u + 1013904223u) >> 8) % (uint32_t)(t->vocab - 8));
+  for (int64_t b = 0; t->image_token && b < B; b++)
+    for (int64_t s = 0; s < 16; s++) ids[b * t->width + 2 + s] = t->image_token; /* 4x4 patches */
+}
+
+/* logits [B, width, vocab] of the whole rows at once; malloc'd. */
+static float *forward(accel_endpoint *ep, const sample *t) {
+  accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
+                        {.name = t->ids, .dtype = ACCEL_I64, .rank = 2, .dim = {B, t->width}, .data = ids}};
+  memcpy(in[0].dim, t->dim, sizeof t->dim);
+  const accel_tensors list = {.n = 2, .item = in};
+  const char *name = "logits";
+  accel_tensors *out;
+  assert_ok(accel__run_padded(ep, &list, &name, 1, &out));
+  assert_int_equal(out->item[0].dim[2], t->vocab);
+  const size_t bytes = (size_t)(B * t->width * t->vocab) * sizeof(float);
+  float *copy = malloc(bytes);
+  memcpy(copy, out->item[0].data, bytes);
+  accel__tensors_free(&out);
+  return copy;
+}
+
+/* One run of an entry over tokens [from, to) of both rows (none: only the picture or sound); its first output. */
+static accel__result run(accel__session *s, const sample *t, const char *entry, const int32_t *sequence, int64_t from,
+                         int64_t to) {
+  const accel__model_entry *e = accel__model_entry_of(s->ep->model, entry);
+  assert_non_null(e);
+  int32_t packed[B * S], lengths[B] = {(int32_t)(to - from), (int32_t)(to - from)}, held[B] = {(int32_t)from, (int32_t)from};
+  for (int64_t b = 0, k = 0; b < B; b++)
+    for (int64_t i = from; i < to; i++) packed[k++] = (int32_t)ids[b * t->width + i];
+  accel__batch batch = {.n = B, .sequence = sequence, .held = held, .lengths = lengths, .decoder_lengths = lengths};
+  batch.tokens = batch.decoder_tokens = (uint64_t)(B * (to - from));
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    if (!strcmp(e->inputs[i].name, t->ids)) batch.value[i] = packed;
+    if (strcmp(e->inputs[i].name, t->item)) continue;
+    batch.item[i] = (accel__item){.data = noise, .rank = t->rank};
+    memcpy(batch.item[i].dim, t->dim, sizeof t->dim);
+  }
+  accel__result result = {0};
+  assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch, &(uint32_t){0}, 1, &result));
+  return result;
+}
+
+static void compare(const sample *t, const float *want, const accel__result *got, int64_t row) {
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t v = 0; v < t->vocab; v++) {
+      const float a = ((const float *)got->data)[b * t->vocab + v], w = want[(b * t->width + row) * t->vocab + v];
+      if (!(fabsf(a - w) <= 2e-4f * (1.0f + fabsf(w))))
+        fail_msg("%s: row %d, token %d: %g, forward gives %g", t->model, (int)row, (int)v, (double)a, (double)w);
+    }
+}
+
+static void check(const sample *t, const char *device) {
+  char path[512];
+  accel *ctx = test_context();
+  accel_endpoint *ep;
+  accel__session *session;
+  accel_init_params how = accel_init_params_default();
+  how.device = device;
+  how.architecture = t->architecture;
+  snprintf(path, sizeof path, "%s/models/%s", ACCEL_FIXTURES, t->model);
+  fill(t);
+  assert_ok(accel__open(ctx, path, &how, &ep));
+  float *want = forward(ep, t);
+  assert_ok(accel__session_open(ep, &session));
+  const int32_t sequence[B] = {accel__session_number(session), accel__session_number(session)};
+  accel__result r;
+  if (!t->image_token) {
+    r = run(session, t, "encode", sequence, 0, 0);
+    free(r.data);
+  }
+  r = run(session, t, t->image_token ? "decode_image" : "decode", sequence, 0, t->first);
+  compare(t, want, &r, t->first - 1);
+  free(r.data);
+  for (int64_t i = t->first; i < t->width; i++) {
+    r = run(session, t, "decode", sequence, i, i + 1);
+    compare(t, want, &r, i);
+    free(r.data);
+  }
+  accel__session_close(&session);
+  free(want);
+  accel__close(&ep);
+  accel_destroy(&ctx);
+}
+
+static const sample samples[] = {
+    {.model = "whisper",
+     .architecture = "WhisperForConditionalGeneration",
+     .item = "input_features",
+     .rank = 3,
+     .dim = {B, 10, 34},
+     .ids = "decoder_input_ids",
+     .width = 8,
+     .first = 3,
+     .vocab = 53},
+    {.model = "blip_caption",
+     .architecture = "BlipForConditionalGeneration",
+     .item = "pixel_values",
+     .rank = 4,
+     .dim = {B, 3, 20, 20},
+     .ids = "input_ids",
+     .width = 9,
+     .first = 4,
+     .vocab = 61},
+    {.model = "llava",
+     .architecture = "LlavaForConditionalGeneration",
+     .item = "pixel_values",
+     .rank = 4,
+     .dim = {B, 3, 20, 20},
+     .ids = "input_ids",
+     .width = 23,
+     .first = 20,
+     .vocab = 61,
+     .image_token = 59},
+};
+
+static void test_reference(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) check(&samples[i], "reference");
+}
+
+static void test_cpu(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) check(&samples[i], "cpu");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_reference), cmocka_unit_test(test_cpu)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
