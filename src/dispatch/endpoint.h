@@ -86,7 +86,7 @@ typedef struct accel__batch {
   const int32_t *lengths; /* [n], each at least 1 */
   uint64_t tokens;        /* their sum */
   const void *value[8];
-  const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL where the entry has none */
+  const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL: as many as of side 0 */
   uint64_t decoder_tokens;
   accel__item item[8];
   /* Entries with a session (dispatch/session.h); NULL for the others. */
@@ -95,10 +95,10 @@ typedef struct accel__batch {
   const int32_t *held;     /* [n] tokens that each has already, for the defaults of positions; NULL: none */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
-  return side ? b->decoder_lengths : b->lengths;
+  return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;
 }
 static inline uint64_t accel__batch_tokens(const accel__batch *b, uint32_t side) {
-  return side ? b->decoder_tokens : b->tokens;
+  return side && b->decoder_lengths ? b->decoder_tokens : b->tokens;
 }
 
 /* One output of a run: malloc'd fp32 or int32, rows packed as the batch is.  `room` bytes of data given to a run are used

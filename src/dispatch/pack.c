@@ -100,20 +100,19 @@ static accel_status check_shape(const accel_endpoint *ep, const accel_tensor *t,
 
 /* Finds the one run of ones in row b. */
 static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask, layout *l, int64_t b) {
+  const char *name = mask->name;
   int64_t s = 0, width = l->width;
 #define AT(i) (element(mask, (uint64_t)(b * width + (i))))
   while (s < width && AT(s) == 0) s++;
   l->first[b] = (int32_t)s;
   while (s < width && AT(s) == 1) s++;
   l->length[b] = (int32_t)(s - l->first[b]);
-  if (l->length[b] == 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: attention_mask row %lld has no 1", ep->name, (long long)b);
+  if (l->length[b] == 0) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s row %lld has no 1", ep->name, name, (long long)b);
   while (s < width && AT(s) == 0) s++;
   if (s == width) return ACCEL_OK;
-  return accel__fail(
-      ACCEL_ERROR_ARGUMENT,
-      "%s: attention_mask row %lld is not one run of ones (value %lld at %lld); only left or right padding is possible",
-      ep->name, (long long)b, (long long)AT(s), (long long)s);
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "%s: %s row %lld is not one run of ones (value %lld at %lld); only left or right padding is possible",
+                     ep->name, name, (long long)b, (long long)AT(s), (long long)s);
 #undef AT
 }
 
@@ -126,6 +125,9 @@ static bool takes_tokens(const accel__model *m, uint32_t side) {
 static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs, uint32_t side, layout *l) {
   const accel_tensor *ids = find(inputs, ids_of[side]), *mask = find(inputs, mask_of[side]);
   if (!takes_tokens(ep->model, side)) return ACCEL_OK;
+  for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++) /* those that are made of input_ids */
+    if (!strcmp(ep->model->inputs[i].name, ids_of[side]) && ep->model->inputs[i].otherwise != ACCEL__DEFAULT_REQUIRED)
+      ids = find(inputs, ids_of[0]);
   if (!ids || ids->rank != 2)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' [batch, sequence] is missing or of another rank", ep->name,
                        ids_of[side]);
@@ -154,11 +156,26 @@ static int32_t span_of(const accel_tensor *positions, const layout *l) {
   return span > INT32_MAX ? INT32_MAX : (int32_t)span;
 }
 
+/* decoder_input_ids from input_ids: one to the right; in front the start token, or the last token that is no padding. */
+static void shift_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m, int64_t width, int64_t b,
+                      int32_t *row) {
+  int64_t real = 0;
+  for (int64_t s = 0; s < width; s++) real += element(ids, (uint64_t)(b * width + s)) != m->pad_id;
+  row[0] = rule == ACCEL__DEFAULT_SHIFTED ? (int32_t)m->decoder_start_id
+                                          : (int32_t)element(ids, (uint64_t)(b * width + (real > 0 ? real - 1 : 0)));
+  for (int64_t s = 1; s < width; s++) row[s] = (int32_t)element(ids, (uint64_t)(b * width + s - 1));
+}
+
 /* What the class's forward would put in place of an absent input at (b, s) of the padded tensor; ids and span as its rule
  * needs them. */
-static void default_row(accel__input_default rule, const accel_tensor *ids, int64_t pad_id, int32_t span, const layout *l,
-                        int64_t b, int32_t *row) {
+static void default_row(accel__input_default rule, const accel_tensor *ids, const accel__model *m, int32_t span,
+                        const layout *l, int64_t b, int32_t *row) {
+  const int64_t pad_id = m->pad_id;
   int64_t seen = 0;
+  if (rule == ACCEL__DEFAULT_SHIFTED || rule == ACCEL__DEFAULT_WRAPPED) {
+    shift_row(rule, ids, m, l->width, b, row);
+    return;
+  }
   for (int64_t s = 0; s < l->width; s++) {
     bool inside = s >= l->first[b] && s < l->first[b] + l->length[b];
     if (rule == ACCEL__DEFAULT_ARANGE)
@@ -211,7 +228,7 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
 
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
                                const layout *l, int32_t *out) {
-  const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, ids_of[in->side]);
+  const accel_tensor *t = find(inputs, in->name), *ids = find(inputs, ids_of[0]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
@@ -220,13 +237,31 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
   int32_t *row = malloc((size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory((size_t)l->width * sizeof *row);
   for (int64_t b = 0; b < l->batch; b++) {
-    if (!t) default_row(in->otherwise, ids, ep->model->pad_id, span, l, b, row);
+    if (!t) default_row(in->otherwise, ids, ep->model, span, l, b, row);
     for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
       int64_t v = t ? element(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
       *out++ = v < INT32_MIN || v > INT32_MAX ? -1 : (int32_t)v; /* -1 fails the range check by name */
     }
   }
   free(row);
+  return ACCEL_OK;
+}
+
+/* The packed row of side 1 that lies where each row of input_ids has its last eos. */
+static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l, int32_t *out) {
+  const accel_tensor *ids = find(inputs, "input_ids");
+  int32_t start = 0;
+  for (int64_t b = 0; b < l[1].batch; start += l[1].length[b++]) {
+    int64_t last = -1;
+    for (int64_t s = 0; s < l[0].width; s++)
+      for (uint32_t k = 0; k < ep->model->n_eos; k++)
+        if (element(ids, (uint64_t)(b * l[0].width + s)) == ep->model->eos_ids[k]) last = s;
+    last -= l[1].first[b];
+    if (last < 0 || last >= l[1].length[b])
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input_ids row %lld has no eos token, which %s classifies by", ep->name,
+                         (long long)b, ep->model->architecture);
+    out[b] = start + (int32_t)last;
+  }
   return ACCEL_OK;
 }
 
@@ -340,11 +375,15 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
   for (uint32_t i = 0; i < m->n_inputs; i++) {
     if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
       ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
-    if (m->inputs[i].kind != ACCEL__INPUT_TOKENS) continue;
-    const layout *own = &l[m->inputs[i].side];
-    packed[i] = malloc(own->tokens * sizeof(int32_t));
-    if (!packed[i]) ACCEL_GOTO(accel__no_memory(own->tokens * sizeof(int32_t)));
-    ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, own, packed[i]));
+    const layout *side = &l[m->inputs[i].side];
+    const uint64_t values = m->inputs[i].kind == ACCEL__INPUT_EOS_ROW ? (uint64_t)side->batch : side->tokens;
+    if (m->inputs[i].kind != ACCEL__INPUT_TOKENS && m->inputs[i].kind != ACCEL__INPUT_EOS_ROW) continue;
+    packed[i] = malloc(values * sizeof(int32_t));
+    if (!packed[i]) ACCEL_GOTO(accel__no_memory(values * sizeof(int32_t)));
+    if (m->inputs[i].kind == ACCEL__INPUT_EOS_ROW)
+      ACCEL_GOTO(eos_rows(ep, inputs, l, packed[i]));
+    else
+      ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, side, packed[i]));
     batch.value[i] = packed[i];
   }
   ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen, n_chosen, results));

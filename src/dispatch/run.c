@@ -30,6 +30,37 @@ static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *b
   }
 }
 
+static const int32_t *ids_of(const accel__model_entry *e, const accel__batch *batch) {
+  for (uint32_t i = 0; i < e->n_inputs; i++)
+    if (!strcmp(e->inputs[i].name, "input_ids")) return batch->value[i];
+  return NULL;
+}
+
+/* decoder_input_ids out of input_ids without padding: one row to the right, `start` (-1: the row's last token) in front. */
+static void fill_shifted(int32_t *out, const int32_t *ids, const accel__batch *batch, int64_t start) {
+  for (uint32_t b = 0; b < batch->n; b++) {
+    const int32_t n = batch->lengths[b];
+    *out++ = start >= 0 ? (int32_t)start : ids[n - 1];
+    for (int32_t i = 0; i + 1 < n; i++) *out++ = ids[i];
+    ids += n;
+  }
+}
+
+/* Where each sequence's last eos lies among the rows. */
+static accel_status fill_eos_rows(const accel_endpoint *ep, const int32_t *ids, const accel__batch *batch, int32_t *out) {
+  int32_t row = 0;
+  for (uint32_t b = 0; b < batch->n; b++) {
+    out[b] = -1;
+    for (int32_t i = 0; ids && i < batch->lengths[b]; i++, row++)
+      for (uint32_t k = 0; k < ep->model->n_eos; k++)
+        if (ids[row] == ep->model->eos_ids[k]) out[b] = row;
+    if (out[b] < 0)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: sequence %u has no eos token, which %s classifies by", ep->name, b,
+                         ep->model->architecture);
+  }
+  return ACCEL_OK;
+}
+
 static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e, uint32_t input,
                                    const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &e->inputs[input];
@@ -45,12 +76,14 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
       fill_span(out, batch, in->side);
       return ACCEL_OK;
     case ACCEL__DEFAULT_ROBERTA:
-      for (uint32_t i = 0; i < e->n_inputs; i++)
-        if (!strcmp(e->inputs[i].name, "input_ids") && batch->value[i]) {
-          fill_roberta(out, batch->value[i], batch, (int32_t)ep->model->pad_id);
-          return ACCEL_OK;
-        }
-      break;
+      if (!ids_of(e, batch)) break;
+      fill_roberta(out, ids_of(e, batch), batch, (int32_t)ep->model->pad_id);
+      return ACCEL_OK;
+    case ACCEL__DEFAULT_SHIFTED:
+    case ACCEL__DEFAULT_WRAPPED:
+      if (!ids_of(e, batch) || (batch->decoder_lengths && batch->decoder_lengths != batch->lengths)) break;
+      fill_shifted(out, ids_of(e, batch), batch, in->otherwise == ACCEL__DEFAULT_SHIFTED ? ep->model->decoder_start_id : -1);
+      return ACCEL_OK;
     default:
       break;
   }
@@ -187,6 +220,11 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);
+  } else if (in->kind == ACCEL__INPUT_EOS_ROW && !batch->value[i]) {
+    *owned = malloc(batch->n * sizeof **owned);
+    if (!*owned) return accel__no_memory(batch->n * sizeof **owned);
+    ACCEL_TRY(fill_eos_rows(ep, ids_of(e, batch), batch, *owned));
+    view->host = *owned;
   } else if (batch->value[i]) {
     ACCEL_TRY(check_range(ep, in, batch->value[i], tokens));
     view->host = (void *)batch->value[i];

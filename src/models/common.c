@@ -28,9 +28,11 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .input_ids = -1,
                       .token_type_ids = -1,
                       .position_ids = -1,
-                      .span = -1};
+                      .span = -1,
+                      .table = -1};
   size_t n = strlen(architecture);
-  b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 && !accel__ends_with(architecture, "LMHeadModel");
+  b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 && !accel__ends_with(architecture, "LMHeadModel") &&
+               !accel__ends_with(architecture, "MTModel");
   b->input = accel__arena_array(b->arena, 8, sizeof *b->input);
   if (b->input == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   model->inputs = b->input;
@@ -153,12 +155,13 @@ static accel_status read_label(const accel__build *b, const accel__json *item, c
 }
 
 accel_status accel__read_labels(accel__build *b) {
-  static const char *const unlabelled[] = {"ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForConditionalGeneration"};
+  static const char *const unlabelled[] = {"ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForConditionalGeneration",
+                                           "MTModel"};
   bool labelled = !b->is_base; /* labels left by another head are not its business */
   for (size_t i = 0; i < sizeof unlabelled / sizeof *unlabelled; i++)
     labelled = labelled && !accel__is_class(b, unlabelled[i]);
   if (!labelled) return ACCEL_OK;
-  int64_t n = 2, counted = 0;
+  int64_t n = b->default_labels > 0 ? b->default_labels : 2, counted = 0;
   const accel__json *map = NULL;
   const char *problem = NULL;
   ACCEL_TRY(accel__json_int(b->file, b->config, "num_labels", 1, ACCEL__MAX_LABELS, &n));

@@ -35,6 +35,12 @@ typedef struct accel__rename {
   const char *from, *to;
 } accel__rename;
 
+typedef struct accel__side { /* one of the two token sides of an encoder-decoder (seq2seq.h) */
+  accel__dim T;
+  int32_t space;
+  accel__tensor lengths, input_ids, position_ids, span;
+} accel__side;
+
 typedef struct accel__build {
   const accel__model_request *request;
   const accel__json_file *file; /* config.json */
@@ -64,6 +70,12 @@ typedef struct accel__build {
   uint32_t n_more;
   bool blind;                          /* pictures are left aside: "decode" of a model that takes some */
   int32_t kv_state[ACCEL__MAX_LAYERS]; /* of "decode", made when first asked for; 0 not yet, else index + 1 */
+  accel__side kept[2];                 /* of an encoder-decoder: the side not in use (seq2seq.h) */
+  accel__input_default ids_default;    /* of decoder_input_ids */
+  accel__tensor eos_row;               /* [B] */
+  accel__tensor table;                 /* computed positions; -1 not yet */
+  int32_t *cross;                      /* states of cross attention, by layer */
+  int64_t default_labels;              /* num_labels of the config class; 0: 2 */
   bool decoding; /* layers built now belong to "decode": attention reads and extends states, hidden states are not listed */
 } accel__build;
 

@@ -132,7 +132,8 @@ void accel__add_tokens(accel__build *b, int64_t vocab) {
   b->lengths = accel__input(b->p, lengths, ACCEL_PLUGIN_I32, -1, 1, &b->B);
   add_input(b, lengths, b->lengths, ACCEL__INPUT_LENGTHS, ACCEL__DEFAULT_REQUIRED, 0);
   b->space = accel__space_ragged(b->p, second ? "decoder_tokens" : "tokens", b->lengths, b->T, b->B);
-  b->input_ids = token_input(b, second ? "decoder_input_ids" : "input_ids", vocab, ACCEL__DEFAULT_REQUIRED);
+  b->input_ids =
+      token_input(b, second ? "decoder_input_ids" : "input_ids", vocab, second ? b->ids_default : ACCEL__DEFAULT_REQUIRED);
   b->model->vocab_size = vocab;
 }
 

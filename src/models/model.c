@@ -66,6 +66,10 @@ static accel_status unknown(const accel__json_file *config, const char *what, co
   return accel__remedy(status, "`accel registry --architectures` lists what can be run");
 }
 
+static const char *base_class(const accel__model_request *request, const accel__architecture *a) {
+  return request->embed != NULL && a->embed_class != NULL ? a->embed_class : a->classes[0];
+}
+
 /* Class and architecture that the request means. */
 static accel_status choose(const accel__model_request *request, const accel__architecture **out, const char **class_name) {
   const accel__json_file *config = request->config;
@@ -79,7 +83,7 @@ static accel_status choose(const accel__model_request *request, const accel__arc
   bool base = wanted == NULL || (request->embed != NULL &&
                                  request->architecture == NULL); /* sentence embeddings use AutoModel: the base class */
   if (*out != NULL && base) {
-    *class_name = (*out)->classes[0];
+    *class_name = base_class(request, *out);
     return ACCEL_OK;
   }
   if (wanted == NULL) {
@@ -94,7 +98,7 @@ static accel_status choose(const accel__model_request *request, const accel__arc
     const char *const *known = accel__model_architectures(&n);
     return unknown(config, "class", wanted, known, n);
   }
-  if (base) *class_name = found->classes[0];
+  if (base) *class_name = base_class(request, found);
   *out = found;
   return ACCEL_OK;
 }
@@ -134,6 +138,8 @@ static const char *task_of(const char *class_name) {
       {"ForCausalLM", "text-generation"},
       {"LMHeadModel", "text-generation"},
       {"ForConditionalGeneration", "text2text-generation"},
+      {"T5WithLMHeadModel", "text2text-generation"},
+      {"MTModel", "translation"},
   };
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
     if (accel__ends_with(class_name, tasks[i][0])) return tasks[i][1];

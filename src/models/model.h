@@ -37,6 +37,8 @@
 typedef enum accel__input_kind {
   ACCEL__INPUT_TOKENS,  /* [B,S] integers, packed by attention_mask to [T] int32 */
   ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
+  ACCEL__INPUT_EOS_ROW, /* made by the packer: int32 [B], row of side 1 at the place of each sequence's last eos in input_ids
+                         */
   ACCEL__INPUT_ITEM /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
                        of frames */
 } accel__input_kind;
@@ -48,6 +50,8 @@ typedef enum accel__input_default {
   ACCEL__DEFAULT_ARANGE,      /* 0 .. S-1 in each row, padding counted */
   ACCEL__DEFAULT_ROBERTA,     /* cumsum(ids != pad_id) * (ids != pad_id) + pad_id */
   ACCEL__DEFAULT_MASK_CUMSUM, /* cumsum(attention_mask) - 1, at least 0 */
+  ACCEL__DEFAULT_SHIFTED,     /* decoder_input_ids: decoder_start_id, then input_ids without the last */
+  ACCEL__DEFAULT_WRAPPED,     /* the same with the row's last token that is no padding in front (mBART) */
   ACCEL__DEFAULT_SPAN /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's length; in
                          a session: tokens held after the run. Rope types that change with the length read it */
 } accel__input_default;
@@ -145,6 +149,7 @@ const char *const *accel__model_architectures(uint32_t *n);
 typedef struct accel__architecture {
   const char *model_type;
   const char *const *classes; /* NULL-terminated; classes[0] is the base class */
+  const char *embed_class;    /* class behind sentence embeddings; NULL: the base class */
   accel_status (*build)(const accel__model_request *request, const char *architecture, accel__model *model);
 } accel__architecture;
 

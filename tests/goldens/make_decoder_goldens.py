@@ -57,18 +57,19 @@ def run(model, inputs, hidden):
 
 
 def write_golden(directory, cls, case, inputs, fields, args):
-    if any(not torch.isfinite(v).all() for v in fields.values()):
+    if any(not torch.isfinite(v.float()).all() for v in fields.values()):
         raise SystemExit(f"{directory.name} {cls} {case}: not finite")
     file = f"golden.{cls}.{case}.safetensors"
     tensors = {f"in.{k}": v for k, v in inputs.items()}
-    tensors.update({k: v.to(torch.float32).contiguous() for k, v in fields.items()})
+    tensors.update({k: v.contiguous() if k.startswith("mask.") else v.to(torch.float32).contiguous() for k, v in fields.items()})
     save_file({k: v.clone() for k, v in tensors.items()}, directory / file, metadata={"mode": "forward", "args": json.dumps(args)})
     return f"{directory.name} {file} {cls}"
 
 
 def load(directory, cls, attention="eager", **extra):
     model, info = getattr(T, cls).from_pretrained(directory, dtype=torch.float32, attn_implementation=attention, experts_implementation="eager", output_loading_info=True, **extra)
-    if info["missing_keys"] or info.get("mismatched_keys"):
+    missing = [k for k in info["missing_keys"] if "embed_positions" not in k]  # Pegasus computes them
+    if missing or info.get("mismatched_keys"):
         raise SystemExit(f"{directory.name} {cls}: not in the checkpoint: {info['missing_keys']} {info.get('mismatched_keys')}")
     return model.eval()
 
@@ -264,7 +265,98 @@ def gpt_fixtures():
                                cases=("single", "right"), attention="sdpa")
 
 
-GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures)
+def seq2seq_inputs(config, case, length, positions):
+    """Both sides; the decoder's is shorter.  shifted: no decoder ids, and an eos token in every row for the classifiers."""
+    inputs = make_inputs(config, "right" if case == "shifted" else case, length, positions)
+    if case == "shifted":
+        for row, kept in enumerate(inputs["attention_mask"].sum(1)):
+            inputs["input_ids"][row, kept - 1] = config.eos_token_id
+        return inputs
+    rows = inputs["input_ids"].shape[0]
+    inputs["decoder_input_ids"] = torch.randint(3, getattr(config, "decoder_vocab_size", config.vocab_size), (rows, length - 4))
+    inputs["decoder_input_ids"][:, 0] = config.decoder_start_token_id
+    if case == "right":  # and padding on the decoder's side
+        inputs["decoder_attention_mask"] = torch.ones(rows, length - 4, dtype=torch.long)
+        inputs["decoder_attention_mask"][1, -2:] = 0
+    return inputs
+
+
+def seq2seq_masks(inputs, fields):
+    """mask.<field> for outputs of the decoder's side where it is padded."""
+    mask = inputs.get("decoder_attention_mask")
+    if mask is None:
+        return {}
+    return {f"mask.{k[4:]}": mask for k, v in fields.items() if v.dim() > 1 and v.shape[1] == mask.shape[1]}
+
+
+def make_seq2seq(name, config, classes, length=11, cases=("single", "right", "left"), after=None, **how):
+    directory = ROOT / name
+    common.write_model(directory, config, classes, **how)
+    if after is not None:
+        after(directory)
+    lines = []
+    for cls in classes:
+        model = load(directory, cls)
+        shifts = cls.endswith(("SequenceClassification", "QuestionAnswering"))
+        one_side = cls.endswith(("EncoderModel", "TokenClassification"))
+        for case in cases if cls == classes[0] else ("shifted",) if shifts else ("right",):
+            inputs = (make_inputs if one_side else seq2seq_inputs)(config, case, length, 40)
+            hidden = cls == classes[0] and case == "right"
+            fields = run(model, inputs, hidden)
+            masks = seq2seq_masks(inputs, fields)
+            lines.append(write_golden(directory, cls, case, inputs, {**fields, **masks}, {"output_hidden_states": True} if hidden else {}))
+    return lines
+
+
+def t5_fixtures():
+    small = dict(vocab_size=43, d_model=20, d_kv=6, d_ff=29, num_layers=2, num_decoder_layers=3, num_heads=3, relative_attention_num_buckets=8,
+                 relative_attention_max_distance=10, decoder_start_token_id=0)
+    classes = ["T5ForConditionalGeneration", "T5Model", "T5EncoderModel", "T5ForSequenceClassification", "T5ForTokenClassification", "T5ForQuestionAnswering"]
+    yield "t5", dict(config=T.T5Config(**small), classes=classes, length=14, make=make_seq2seq)
+    gated = T.T5Config(**{**small, "feed_forward_proj": "gated-gelu", "num_decoder_layers": 1, "tie_word_embeddings": False})
+
+    def own_head(directory):
+        path = directory / "model.safetensors"
+        tensors = common.load_file(path)
+        common.seed("own head")
+        tensors["lm_head.weight"] = torch.randn(43, 20)
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    def untied(text):
+        text["tie_word_embeddings"] = False
+
+    yield "t5_gated", dict(config=gated, classes=["T5ForConditionalGeneration"], cases=("right",), dtype=torch.bfloat16, config_edit=untied,
+                           after=own_head, make=make_seq2seq)
+    mt5 = T.MT5Config(**{**small, "num_layers": 1, "num_decoder_layers": None, "feed_forward_proj": "gated-silu"})
+    yield "mt5", dict(config=mt5, classes=["MT5ForConditionalGeneration", "MT5EncoderModel"], cases=("right",), make=make_seq2seq)
+
+
+def bart_fixtures():
+    small = dict(vocab_size=43, d_model=18, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=25, decoder_ffn_dim=23, encoder_attention_heads=3,
+                 decoder_attention_heads=2, max_position_embeddings=30, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2)
+    heads = ["ForConditionalGeneration", "Model", "ForSequenceClassification", "ForQuestionAnswering"]
+
+    def logits_bias(directory):
+        path = directory / "model.safetensors"
+        tensors = common.load_file(path)
+        common.seed("final_logits_bias")
+        tensors["final_logits_bias"] = torch.randn(1, 43)
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    yield "bart", dict(config=T.BartConfig(**small), classes=["Bart" + h for h in heads], after=logits_bias, make=make_seq2seq)
+    yield "mbart", dict(config=T.MBartConfig(**{**small, "scale_embedding": True, "num_labels": 2}), classes=["MBart" + h for h in heads], cases=("right", "left"),
+                        make=make_seq2seq)
+    marian = {**small, "pad_token_id": 42, "decoder_start_token_id": 42, "eos_token_id": 0, "scale_embedding": True, "activation_function": "swish"}
+    yield "marian", dict(config=T.MarianConfig(**marian), classes=["MarianMTModel", "MarianModel"], cases=("right",), make=make_seq2seq)
+    apart = T.MarianConfig(**{**marian, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 39, "decoder_start_token_id": 38, "pad_token_id": 38, "encoder_layers": 1,
+                              "decoder_layers": 1})
+    yield "marian_apart", dict(config=apart, classes=["MarianMTModel"], cases=("single",), make=make_seq2seq)
+    pegasus = {**small, "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1, "activation_function": "relu"}
+    yield "pegasus", dict(config=T.PegasusConfig(**pegasus), classes=["PegasusForConditionalGeneration", "PegasusModel"], cases=("right",), make=make_seq2seq,
+                          drop=("embed_positions",))
+
+
+GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures)
 
 
 def main(wanted):
@@ -276,7 +368,7 @@ def main(wanted):
         for name, how in group():
             if wanted and name not in wanted:
                 continue
-            lines = [l for l in lines if l.split()[0] != name] + make(name, **how)
+            lines = [l for l in lines if l.split()[0] != name] + how.pop("make", make)(name, **how)
             listing.write_text("\n".join(sorted(lines)) + "\n")
             print(name, file=sys.stderr)
 

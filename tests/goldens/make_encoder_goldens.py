@@ -54,7 +54,7 @@ def union_of_heads(config, classes):
         model = getattr(transformers, name)(config)
         randomise(model)
         model.tie_weights()
-        bare = not name.endswith("Model") or name.endswith("LMHeadModel") or name.startswith(("T5", "MT5"))  # T5 has no prefix at all
+        bare = not name.endswith("Model") or name.endswith(("LMHeadModel", "MTModel")) or name.startswith(("T5", "MT5"))  # T5 has no prefix at all
         prefix = "" if bare else model.base_model_prefix + "."
         tied = set(getattr(model, "all_tied_weights_keys", {}) or {})
         for key, value in model.state_dict().items():

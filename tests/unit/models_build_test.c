@@ -54,7 +54,8 @@ static void test_every_class(void **state) {
     snprintf(config, sizeof config,
              "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
-             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,\"num_conv_pos_embedding_groups\":3,"
+             "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,\"encoder_attention_heads\":3,"
+             "\"decoder_attention_heads\":3,\"d_model\":12,\"num_conv_pos_embedding_groups\":3,"
              "\"n_heads\":3,"
              "\"intermediate_size\":7,\"hidden_dim\":7,"
              "\"relative_attention\":true,"

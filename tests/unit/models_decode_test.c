@@ -14,6 +14,7 @@ typedef struct sequence {
   int32_t id, held; /* tokens the session holds */
   int32_t token[LONGEST];
   int32_t source[LONGEST]; /* encoder-decoders: what the encoder reads */
+  const int32_t *source_rows;
 } sequence;
 
 typedef struct fixture {
@@ -42,6 +43,12 @@ static const char *const models[][2] = {
     {"falcon", "FalconForCausalLM"},
     {"falcon_new", "FalconForCausalLM"},
     {"falcon_alibi", "FalconForCausalLM"},
+    {"t5", "T5ForConditionalGeneration"},
+    {"t5_gated", "T5ForConditionalGeneration"},
+    {"bart", "BartForConditionalGeneration"},
+    {"mbart", "MBartForConditionalGeneration"},
+    {"marian", "MarianMTModel"},
+    {"pegasus", "PegasusForConditionalGeneration"},
 };
 
 /* ---- one run of an entry ---- */
@@ -70,6 +77,8 @@ static const int32_t *values_of(const packed *p, const accel__model_input *in) {
   return strstr(in->name, "input_ids") ? p->token : p->position;
 }
 
+static const int32_t lengths[SEQUENCES] = {LONGEST, 9, 17}, source_lengths[SEQUENCES] = {7, 12, 5};
+
 /* Output `wanted` of an entry over the next rows[i] tokens of each sequence; session NULL: stateless. */
 static void run(const fixture *f, const char *name, accel_plugin_session *session, sequence *const *s, const int32_t *rows,
                 uint32_t n, const char *wanted, float *result, uint64_t floats) {
@@ -77,12 +86,14 @@ static void run(const fixture *f, const char *name, accel_plugin_session *sessio
   assert_non_null(e);
   accel_plugin_view in[8] = {0}, out[80] = {0};
   int32_t ids[SEQUENCES];
-  packed p;
-  pack(&p, (const sequence *const *)s, rows, n, !strcmp(name, "encode"));
+  packed p[2]; /* by side */
+  bool two = f->ep->model->is_encoder_decoder && !strcmp(name, "forward");
+  pack(&p[0], (const sequence *const *)s, two ? s[0]->source_rows : rows, n, two || !strcmp(name, "encode"));
+  pack(&p[1], (const sequence *const *)s, rows, n, false);
   for (uint32_t i = 0; i < e->n_inputs; i++) {
-    int64_t count = e->inputs[i].kind == ACCEL__INPUT_LENGTHS ? (int64_t)n : p.rows;
+    int64_t count = e->inputs[i].kind == ACCEL__INPUT_LENGTHS ? (int64_t)n : p[e->inputs[i].side].rows;
     in[i] = (accel_plugin_view){.size = sizeof in[i], .dtype = ACCEL_PLUGIN_I32, .rank = 1, .dim = {count}};
-    in[i].host = (void *)values_of(&p, &e->inputs[i]);
+    in[i].host = (void *)values_of(&p[e->inputs[i].side], &e->inputs[i]);
     in[i].capacity = (uint64_t)count * 4;
   }
   for (uint32_t i = 0; i < e->n_outputs; i++) {
@@ -119,7 +130,6 @@ static void compare(const fixture *f, const char *what, const float *got, const 
 
 /* ---- the steps ---- */
 
-static const int32_t lengths[SEQUENCES] = {LONGEST, 9, 17}, source_lengths[SEQUENCES] = {7, 12, 5};
 typedef struct logits {
   float row[SEQUENCES][LONGEST][MAX_VOCAB];
 } logits;
@@ -128,6 +138,7 @@ static void start(const fixture *f, sequence *s) {
   for (int i = 0; i < SEQUENCES; i++) {
     s[i].id = 5 + 2 * i;
     s[i].held = 0;
+    s[i].source_rows = &source_lengths[i];
     for (int k = 0; k < LONGEST; k++) {
       s[i].token[k] = (int32_t)((3 + 7 * k + 11 * i + k * k * (i + 1)) % f->vocab);
       s[i].source[k] = (int32_t)((5 + 3 * k + 13 * i + k * k) % f->vocab);
@@ -166,7 +177,7 @@ static void at_once(const fixture *f, sequence *s, logits *to) {
 
 static void check_stateless(const fixture *f, sequence *s, const logits *want) {
   static float all[LONGEST * MAX_VOCAB];
-  for (int i = 0; i < SEQUENCES && !f->ep->model->is_encoder_decoder; i++) {
+  for (int i = 0; i < SEQUENCES; i++) {
     sequence *one = &s[i];
     s[i].held = 0;
     run(f, "forward", NULL, &one, &lengths[i], 1, "logits", all, LONGEST * MAX_VOCAB);

@@ -1,0 +1,28 @@
+/* bart.h - the encoder-decoder that BART, mBART, Marian and Pegasus share. */
+#ifndef ACCEL_MODELS_BART_H
+#define ACCEL_MODELS_BART_H
+
+#include "models/seq2seq.h"
+
+typedef struct accel__bart_side {
+  int64_t layers, inner, heads, vocab;
+} accel__bart_side;
+
+typedef struct accel__bart {
+  int64_t hidden, positions;
+  accel__bart_side encoder, decoder;
+  bool scale_words; /* by sqrt(hidden) */
+  bool sinusoids;   /* positions are computed; else tables with two rows in front */
+  bool words_norm;  /* layernorm_embedding */
+  bool before;      /* norms before attention and feed-forward, and one at each side's end */
+  bool shared;      /* one table of words for both sides */
+  bool tied;
+  accel__input_default shifted; /* decoder_input_ids left out */
+  int64_t bos, eos, pad, start; /* -1 none */
+  accel__activation act;
+} accel__bart;
+
+/* *c holds the defaults of the config class. */
+accel_status accel__bart_build(accel__build *b, accel__bart *c);
+
+#endif

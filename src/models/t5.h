@@ -1,0 +1,19 @@
+/* t5.h - T5 and mT5: one forward, two config classes. */
+#ifndef ACCEL_MODELS_T5_H
+#define ACCEL_MODELS_T5_H
+
+#include "models/seq2seq.h"
+
+typedef struct accel__t5 {
+  int64_t vocab, hidden, head_dim, inner, layers, decoder_layers, heads, buckets, distance;
+  double eps;
+  bool gated, scale_logits;
+  const char *feed_forward; /* "relu", "gated-gelu" */
+  int64_t start;            /* decoder_start_token_id; -1 the config must say */
+  accel__activation act;
+} accel__t5;
+
+/* *c holds the defaults of the config class. */
+accel_status accel__t5_build(accel__build *b, accel__t5 *c);
+
+#endif
