@@ -356,7 +356,20 @@ def bart_fixtures():
                           drop=("embed_positions",))
 
 
-GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures)
+def mamba_fixtures():
+    small = dict(vocab_size=43, hidden_size=20, state_size=5, num_hidden_layers=2, conv_kernel=4, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    yield "mamba", dict(config=T.MambaConfig(**small), classes=["MambaForCausalLM", "MambaModel"])
+    odd = T.MambaConfig(**{**small, "conv_kernel": 3, "expand": 3, "time_step_rank": 5, "use_bias": True, "use_conv_bias": False, "num_hidden_layers": 1,
+                           "tie_word_embeddings": False})
+    yield "mamba_odd", dict(config=odd, classes=["MambaForCausalLM"], cases=("right",), dtype=torch.bfloat16)
+    two = T.Mamba2Config(**{**small, "num_heads": 4, "head_dim": 10, "n_groups": 2, "chunk_size": 4})
+    yield "mamba2", dict(config=two, classes=["Mamba2ForCausalLM", "Mamba2Model"])
+    limited = T.Mamba2Config(**{**small, "num_heads": 5, "head_dim": 8, "n_groups": 1, "time_step_limit": (0.2, 0.9), "use_bias": True, "num_hidden_layers": 1,
+                                "tie_word_embeddings": True})
+    yield "mamba2_limits", dict(config=limited, classes=["Mamba2ForCausalLM"], cases=("single",))
+
+
+GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
 
 
 def main(wanted):

@@ -48,6 +48,8 @@ static const char *const models[][2] = {
     {"bart", "BartForConditionalGeneration"},
     {"mbart", "MBartForConditionalGeneration"},
     {"marian", "MarianMTModel"},
+    {"mamba", "MambaForCausalLM"},
+    {"mamba2", "Mamba2ForCausalLM"},
     {"pegasus", "PegasusForConditionalGeneration"},
 };
 
