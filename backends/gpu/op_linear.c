@@ -53,7 +53,8 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const product 
   const int64_t panels = ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
   int64_t block = ceil_div(ceil_div(p->m * panels, pieces), FEW) * FEW;
   block = block < 2 * FEW ? 2 * FEW : block > 256 ? 256 : block;
-  gpu_call c = gpu_call_new(run, l, (limits->vector >= 16 ? GPU_K_panel8_f32 : GPU_K_panel4_f32) + w->store);
+  const uint32_t family = p->m == 1 ? GPU_K_panel_one_f32 : limits->vector >= 16 ? GPU_K_panel8_f32 : GPU_K_panel4_f32;
+  gpu_call c = gpu_call_new(run, l, family + w->store);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, gpu_memory_at(w->packed));
   gpu_bind(&c, w->factors ? gpu_memory_at(w->factors) : gpu_none(run));
@@ -72,7 +73,8 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const product 
   gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (w->offsets ? OFFSETS : 0));
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
-  return gpu_dispatch_grid(&c, panels, ceil_div(p->m, block), 1, error);
+  return gpu_dispatch_grid(&c, p->m == 1 ? ceil_div(panels, 4) : panels, ceil_div(p->m, block), 1,
+                           error); /* panel_one: four */
 }
 
 static int32_t multiply(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
