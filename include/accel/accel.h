@@ -589,6 +589,29 @@ ACCEL_API accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_
                                           const accel_generate_params *params, accel_generations **out);
 ACCEL_API void accel_generations_free(accel_generations **generations);
 
+/* ---- sessions -------------------------------------------------------------------------------------------------------- */
+
+/* Tokens that a decoder has read, kept on the device (KV cache, states), so that going on costs what is new alone.  One call at a time
+ * on each session (a second one waits); forks may be used at once.  Sessions are closed before their endpoint is cleaned up; while one is
+ * open, precision "auto" does not change.  A failed call leaves the tokens as they were. */
+typedef struct accel_session accel_session;
+ACCEL_API accel_status accel_session_open(accel_endpoint *endpoint, accel_session **out);
+ACCEL_API void accel_session_close(accel_session **session);
+/* ACCEL_ERROR_LIMIT, before anything is read, when the model's context would be passed. */
+ACCEL_API accel_status accel_session_feed(accel_session *session, const char *text, int add_special_tokens);
+ACCEL_API accel_status accel_session_feed_ids(accel_session *session, const int32_t *ids, uint32_t n);
+/* Goes on from what was fed; the tokens generated become part of the session.  One sequence: beams and several samples are for
+ * accel_generate, or for forks. */
+ACCEL_API accel_status accel_session_generate(accel_session *session, const accel_generate_params *params, accel_generations **out);
+ACCEL_API uint32_t accel_session_length(const accel_session *session); /* tokens, fed and generated */
+ACCEL_API const int32_t *accel_session_ids(const accel_session *session); /* [length]; until the session's next call */
+ACCEL_API accel_status accel_session_truncate(accel_session *session, uint32_t tokens); /* keeps the first so many; 0: begins anew */
+/* A session of its own with the same tokens; memory is shared until one of them goes on. */
+ACCEL_API accel_status accel_session_fork(accel_session *session, accel_session **out);
+/* To a file and back; bound to model, precision, device kind and build: another's is ACCEL_ERROR_ARGUMENT, a damaged one ACCEL_ERROR_FORMAT. */
+ACCEL_API accel_status accel_session_save(accel_session *session, const char *path);
+ACCEL_API accel_status accel_session_load(accel_endpoint *endpoint, const char *path, accel_session **out);
+
 /* ---- tokenizer ------------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_tokenizer accel_tokenizer;

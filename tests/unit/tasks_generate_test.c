@@ -401,11 +401,105 @@ static void test_refusals(void **state) {
   accel_destroy(&ctx);
 }
 
+/* ---- sessions ---- */
+
+static void go_on(accel_session *s, int32_t tokens, int32_t *ids) {
+  accel_generate_params how = accel_generate_params_default();
+  accel_generations *out;
+  how.max_new_tokens = tokens;
+  how.ignore_eos = 1;
+  assert_ok(accel_session_generate(s, &how, &out));
+  assert_int_equal(out->item[0].n, tokens);
+  memcpy(ids, out->item[0].ids, (size_t)tokens * sizeof *ids);
+  accel_generations_free(&out);
+}
+
+static void test_sessions(void **state) {
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_llama(ctx);
+  static const int32_t prompt[] = {1, 5, 9, 20, 33};
+  const int32_t *const row = prompt;
+  const uint32_t count = 5;
+  const char *path = ACCEL_TEST_BUILD "/tests/session.test", *damaged = ACCEL_TEST_BUILD "/tests/session.damaged";
+  int32_t want[24], got[24];
+  accel_session *s, *fork, *loaded;
+  accel_generations *all;
+  accel_generate_params how = accel_generate_params_default();
+  (void)state;
+  how.max_new_tokens = 24;
+  how.ignore_eos = 1;
+  assert_ok(accel_generate_ids(ep, &row, &count, 1, &how, &all));
+  memcpy(want, all->item[0].ids, sizeof want);
+  accel_generations_free(&all);
+
+  assert_ok(accel_session_open(ep, &s));
+  assert_int_equal(accel_session_generate(s, &how, &all), ACCEL_ERROR_ARGUMENT); /* nothing to go on from */
+  assert_ok(accel_session_feed_ids(s, prompt, 2));
+  assert_ok(accel_session_feed_ids(s, prompt + 2, 3));
+  go_on(s, 7, got); /* in pieces, with a fork, a file and steps back on the way */
+  assert_ok(accel_session_fork(s, &fork));
+  go_on(fork, 9, got + 7);
+  assert_ok(accel_session_save(fork, path));
+  go_on(fork, 8, got + 16);
+  assert_memory_equal(got, want, sizeof want);
+  assert_int_equal(accel_session_length(fork), 29);
+  assert_int_equal(accel_session_length(s), 12);
+  go_on(s, 17, got + 7);
+  assert_memory_equal(got, want, sizeof want);
+  assert_ok(accel_session_load(ep, path, &loaded));
+  assert_int_equal(accel_session_length(loaded), 21);
+  go_on(loaded, 8, got + 16);
+  assert_memory_equal(got, want, sizeof want);
+  assert_ok(accel_session_truncate(loaded, 5));
+  go_on(loaded, 24, got);
+  assert_memory_equal(got, want, sizeof want);
+  assert_ok(accel_session_truncate(loaded, 0));
+  assert_ok(accel_session_feed_ids(loaded, prompt, 5));
+  go_on(loaded, 24, got);
+  assert_memory_equal(got, want, sizeof want);
+
+  static const int32_t many[64] = {1}, wrong[] = {1, 67};
+  assert_int_equal(accel_session_feed_ids(loaded, many, 64), ACCEL_ERROR_LIMIT);
+  assert_int_equal(accel_session_feed_ids(loaded, wrong, 2), ACCEL_ERROR_ARGUMENT);
+  how.max_new_tokens = 36; /* 29 tokens are there, 64 positions */
+  assert_int_equal(accel_session_generate(loaded, &how, &all), ACCEL_ERROR_LIMIT);
+  how.max_new_tokens = 4;
+  how.num_beams = 2;
+  assert_int_equal(accel_session_generate(loaded, &how, &all), ACCEL_ERROR_UNSUPPORTED);
+  assert_int_equal(accel_session_length(loaded), 29);
+
+  FILE *file = fopen(path, "rb"), *bad;
+  static char bytes[1 << 20];
+  size_t n = fread(bytes, 1, sizeof bytes, file);
+  fclose(file);
+  accel_session *none;
+  for (size_t cut = 0; cut < n; cut += n / 7) { /* shorter, and with one byte changed */
+    bytes[cut] ^= 1;
+    assert_non_null(bad = fopen(damaged, "wb"));
+    fwrite(bytes, 1, n, bad);
+    fclose(bad);
+    bytes[cut] ^= 1;
+    assert_int_not_equal(accel_session_load(ep, damaged, &none), ACCEL_OK);
+    assert_non_null(bad = fopen(damaged, "wb"));
+    fwrite(bytes, 1, cut, bad);
+    fclose(bad);
+    assert_int_not_equal(accel_session_load(ep, damaged, &none), ACCEL_OK);
+    assert_null(none);
+  }
+  accel_session_close(&loaded);
+  accel_session_close(&s);
+  accel_session_close(&fork);
+  remove(path);
+  remove(damaged);
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_company), cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_no_waste),
       cmocka_unit_test(test_cancel),  cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
-      cmocka_unit_test(test_llama),   cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_llama),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_sessions),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
