@@ -588,6 +588,13 @@ ACCEL_API accel_status accel_generate(accel_endpoint *endpoint, const char *cons
 ACCEL_API accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids, const uint32_t *count, uint32_t n,
                                           const accel_generate_params *params, accel_generations **out);
 ACCEL_API void accel_generations_free(accel_generations **generations);
+/* Through the endpoint's queue: requests that are there at the same time run together, joining and leaving between two tokens (continuous
+ * batching); each gives what it would give alone, and one that fails fails alone.  Everything given is copied; `told` is called from the
+ * queue's thread.  A full queue answers ACCEL_ERROR_QUEUE_FULL at once.  text NULL: ids[n]. */
+ACCEL_API accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n, const accel_generate_params *params,
+                                             accel_ticket **out);
+/* As accel_wait, for tickets of accel_submit_generate. */
+ACCEL_API accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms, accel_generations **out);
 
 /* ---- sessions -------------------------------------------------------------------------------------------------------- */
 

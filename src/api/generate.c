@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/check.h"
+#include "tasks/batcher.h"
 #include "tasks/tasks.h"
 
 accel_generate_params accel_generate_params_default(void) { return accel__generate_defaults(); }
@@ -54,6 +55,26 @@ accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *
   if (status == ACCEL_OK) status = accel__generate_prompts(endpoint, prompts, n, &mine, out);
   free(prompts);
   return status;
+}
+
+accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n,
+                                   const accel_generate_params *params, accel_ticket **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(queue);
+  accel_generate_params mine = accel__generate_defaults();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (!text && n) API_NEED(ids);
+  return accel__submit_generate(queue, text, ids, n, &mine, out);
+}
+
+accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(ticket);
+  API_NEED(*ticket);
+  return accel__wait_generations(ticket, timeout_ms, out);
 }
 
 void accel_generations_free(accel_generations **generations) {

@@ -1,4 +1,4 @@
-/* queue.c - a ring of tickets and one worker thread per endpoint. */
+/* queue.c - a ring of tickets and one worker thread per endpoint; requests of a group go on together between the others. */
 #include "dispatch/queue.h"
 
 #include <errno.h>
@@ -16,9 +16,11 @@ struct accel_ticket {
   accel_status status;
   char *message, *remedy; /* of the failure, for the waiter's thread */
   accel_tensors *outputs;
-  accel__work_fn fn;
+  accel__work_fn fn;         /* NULL: of a group */
+  const accel__group *group; /* NULL: alone */
   void *work;
   void (*work_free)(void *);
+  accel_ticket *next; /* of those begun */
 };
 
 struct accel_queue {
@@ -29,6 +31,11 @@ struct accel_queue {
   pthread_cond_t changed;
   pthread_t thread;
   bool started, stop;
+  /* of the thread alone */
+  const accel__group *group; /* of those begun; NULL: none is */
+  void *state;
+  accel_ticket *begun;
+  uint32_t n_begun; /* never more than capacity */
 };
 
 static void free_ticket(accel_ticket *t) {
@@ -41,9 +48,7 @@ static void free_ticket(accel_ticket *t) {
   free(t);
 }
 
-static void run_ticket(accel_queue *q, accel_ticket *t) {
-  accel__clear_error();
-  accel_status status = t->fn(q->ep, t->work, &t->outputs);
+static void complete(accel_ticket *t, accel_status status) {
   pthread_mutex_lock(&t->lock);
   t->status = status;
   if (status != ACCEL_OK) {
@@ -55,17 +60,70 @@ static void run_ticket(accel_queue *q, accel_ticket *t) {
   pthread_mutex_unlock(&t->lock);
 }
 
+/* A request of the group begins: from the next step on it goes on with the others. */
+static void begin(accel_queue *q, accel_ticket *t) {
+  accel_status status = q->group ? ACCEL_OK : t->group->open(q->ep, &q->state);
+  if (status == ACCEL_OK) {
+    q->group = t->group;
+    status = q->group->join(q->state, t->work);
+  }
+  if (status != ACCEL_OK) {
+    complete(t, status);
+    return;
+  }
+  accel_ticket **last = &q->begun;
+  while (*last) last = &(*last)->next;
+  t->next = NULL;
+  *last = t;
+  q->n_begun++;
+}
+
+/* One step of all that have begun; whoever is done leaves. */
+static void step(accel_queue *q) {
+  accel__clear_error();
+  if (q->begun) q->group->step(q->state);
+  for (accel_ticket **link = &q->begun; *link;) {
+    accel_ticket *t = *link;
+    accel_status status;
+    accel__clear_error();
+    if (q->group->finished(q->state, t->work, &status)) {
+      *link = t->next;
+      q->n_begun--;
+      complete(t, status); /* from here on the waiter may free it */
+    } else {
+      link = &t->next;
+    }
+  }
+  if (q->begun || !q->group) return;
+  q->group->close(q->state);
+  q->group = NULL;
+}
+
+static void take_up(accel_queue *q, accel_ticket *t) {
+  accel__clear_error();
+  if (t->group)
+    begin(q, t);
+  else
+    complete(t, t->fn(q->ep, t->work, &t->outputs));
+}
+
 static void *worker(void *arg) {
   accel_queue *q = arg;
   pthread_mutex_lock(&q->lock);
   for (;;) {
-    while (!q->waiting && !q->stop) pthread_cond_wait(&q->changed, &q->lock);
-    if (!q->waiting) break;
-    accel_ticket *t = q->ring[q->first];
-    q->first = (q->first + 1) % q->capacity;
-    q->waiting--;
+    while (!q->waiting && !q->group && !q->stop) pthread_cond_wait(&q->changed, &q->lock);
+    if (!q->waiting && !q->group) break;
+    accel_ticket *t = q->waiting ? q->ring[q->first] : NULL;
+    if (t && t->group && q->n_begun >= q->capacity) t = NULL; /* enough go on at once */
+    if (t) {
+      q->first = (q->first + 1) % q->capacity;
+      q->waiting--;
+    }
     pthread_mutex_unlock(&q->lock);
-    run_ticket(q, t);
+    if (t)
+      take_up(q, t); /* all that wait begin before the next step */
+    else
+      step(q);
     pthread_mutex_lock(&q->lock);
   }
   pthread_mutex_unlock(&q->lock);
@@ -103,7 +161,8 @@ void accel__queue_free(accel_queue *q) {
   free(q);
 }
 
-static accel_status new_ticket(accel__work_fn fn, void *work, void (*work_free)(void *), accel_ticket **out) {
+static accel_status new_ticket(accel__work_fn fn, const accel__group *group, void *work, void (*work_free)(void *),
+                               accel_ticket **out) {
   accel_ticket *t = calloc(1, sizeof *t);
   *out = t;
   if (!t) return accel__no_memory(sizeof *t);
@@ -114,6 +173,7 @@ static accel_status new_ticket(accel__work_fn fn, void *work, void (*work_free)(
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&t->lock, NULL);
   t->fn = fn;
+  t->group = group;
   t->work = work;
   t->work_free = work_free;
   return ACCEL_OK;
@@ -135,11 +195,11 @@ static accel_status enqueue(accel_queue *q, accel_ticket *t) {
   return ACCEL_OK;
 }
 
-accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, void (*work_free)(void *),
-                                 accel_ticket **out) {
+static accel_status submit(accel_queue *q, accel__work_fn fn, const accel__group *group, void *work,
+                           void (*work_free)(void *), accel_ticket **out) {
   accel_ticket *t;
   *out = NULL;
-  accel_status status = new_ticket(fn, work, work_free, &t);
+  accel_status status = new_ticket(fn, group, work, work_free, &t);
   if (status != ACCEL_OK) {
     work_free(work);
     return status;
@@ -152,6 +212,16 @@ accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, 
   else
     free_ticket(t);
   return status;
+}
+
+accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, void (*work_free)(void *),
+                                 accel_ticket **out) {
+  return submit(q, fn, NULL, work, work_free, out);
+}
+
+accel_status accel__queue_submit_group(accel_queue *q, const accel__group *group, void *work, void (*work_free)(void *),
+                                       accel_ticket **out) {
+  return submit(q, NULL, group, work, work_free, out);
 }
 
 accel_endpoint *accel__queue_endpoint(accel_queue *q) { return q->ep; }
@@ -173,8 +243,8 @@ static struct timespec deadline_after(int64_t ms) {
   return t;
 }
 
-accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
-  accel_ticket *t = *ticket;
+/* ACCEL_OK when it is done. */
+static accel_status wait_for(accel_ticket *t, int64_t timeout_ms) {
   struct timespec until = deadline_after(timeout_ms < 0 ? 0 : timeout_ms);
   pthread_mutex_lock(&t->lock);
   int rc = 0;
@@ -182,15 +252,38 @@ accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_
     rc = timeout_ms < 0 ? pthread_cond_wait(&t->finished, &t->lock) : pthread_cond_timedwait(&t->finished, &t->lock, &until);
   bool done = t->done;
   pthread_mutex_unlock(&t->lock);
-  if (!done) return accel__fail(ACCEL_ERROR_TIMEOUT, "not done after %lld ms", (long long)timeout_ms);
-  accel_status status = t->status;
-  if (status != ACCEL_OK) {
-    accel__fail(status, "%s", t->message ? t->message : accel_status_text(status));
-    if (t->remedy && *t->remedy) accel__remedy(status, "%s", t->remedy);
-  } else {
+  return done ? ACCEL_OK : accel__fail(ACCEL_ERROR_TIMEOUT, "not done after %lld ms", (long long)timeout_ms);
+}
+
+/* The request's own failure, in the waiter's thread. */
+static accel_status tell_status(const accel_ticket *t) {
+  if (t->status == ACCEL_OK) return ACCEL_OK;
+  accel__fail(t->status, "%s", t->message ? t->message : accel_status_text(t->status));
+  if (t->remedy && *t->remedy) accel__remedy(t->status, "%s", t->remedy);
+  return t->status;
+}
+
+accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs) {
+  accel_ticket *t = *ticket;
+  if (t->group) return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket of a generation is for accel_wait_generations");
+  ACCEL_TRY(wait_for(t, timeout_ms));
+  accel_status status = tell_status(t);
+  if (status == ACCEL_OK) {
     *outputs = t->outputs;
     t->outputs = NULL;
   }
+  free_ticket(t);
+  *ticket = NULL;
+  return status;
+}
+
+accel_status accel__queue_wait_work(accel_ticket **ticket, int64_t timeout_ms, accel_status (*take)(void *work, void *user),
+                                    void *user) {
+  accel_ticket *t = *ticket;
+  if (!t->group) return accel__fail(ACCEL_ERROR_ARGUMENT, "the ticket is of no generation: accel_wait takes it");
+  ACCEL_TRY(wait_for(t, timeout_ms));
+  accel_status status = tell_status(t);
+  if (status == ACCEL_OK) status = take(t->work, user);
   free_ticket(t);
   *ticket = NULL;
   return status;

@@ -495,11 +495,76 @@ static void test_sessions(void **state) {
   accel_destroy(&ctx);
 }
 
+/* ---- the queue ---- */
+
+enum { REQUESTS = 12 };
+
+static accel_generate_params request_params(int i) {
+  accel_generate_params how = accel_generate_params_default();
+  how.max_new_tokens = 4 + 3 * i;
+  how.ignore_eos = i % 3 == 0;
+  if (i % 4 == 1) how.temperature = 1.2, how.seed = (uint64_t)i;
+  if (i % 4 == 2) how.num_beams = 3, how.num_return_sequences = 2;
+  if (i % 4 == 3) how.config = "{\"repetition_penalty\": 1.4}";
+  return how;
+}
+
+/* Generations and other work, submitted at once: each gives what it gives alone. */
+static void test_queue(void **state) {
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_llama(ctx);
+  accel_queue *queue = accel_queue_of(ep);
+  accel_ticket *ticket[REQUESTS], *other = NULL;
+  accel_tensors *outputs;
+  test_input in;
+  listener l = {.stop_after = 3};
+  int32_t ids[REQUESTS][8];
+  (void)state;
+  fill_input(&in, 3, 2, 9, 2);
+  for (int i = 0; i < REQUESTS; i++) {
+    accel_generate_params how = request_params(i);
+    for (int k = 0; k < 8; k++) ids[i][k] = 3 + (7 * i + 5 * k + i * k) % 60;
+    if (i == 8) how.told = listen_to, how.told_user = &l; /* ends itself after 3 tokens */
+    assert_ok(accel_submit_generate(queue, NULL, ids[i], 1 + (uint32_t)i % 8, &how, &ticket[i]));
+    if (i == 5) assert_ok(accel_submit(queue, &in.list, &other));
+  }
+  const int32_t beyond[] = {99};
+  accel_ticket *none;
+  assert_int_equal(accel_submit_generate(queue, NULL, beyond, 1, NULL, &none), ACCEL_ERROR_ARGUMENT);
+  assert_null(none);
+  assert_int_equal(accel_wait(&ticket[0], -1, &outputs), ACCEL_ERROR_ARGUMENT); /* not its kind; it stays */
+  accel_generations *wrong;
+  assert_int_equal(accel_wait_generations(&other, -1, &wrong), ACCEL_ERROR_ARGUMENT);
+  assert_ok(accel_wait(&other, -1, &outputs));
+  accel_tensors_free(&outputs);
+  for (int i = 0; i < REQUESTS; i++) {
+    accel_generations *joint, *solo;
+    accel_generate_params how = request_params(i);
+    const int32_t *row = ids[i];
+    uint32_t count = 1 + (uint32_t)i % 8;
+    assert_ok(accel_wait_generations(&ticket[i], -1, &joint));
+    assert_null(ticket[i]);
+    assert_ok(accel_generate_ids(ep, &row, &count, 1, &how, &solo));
+    assert_int_equal(joint->n, solo->n);
+    for (uint32_t k = 0; k < solo->n; k++) {
+      uint32_t n = i == 8 ? 3 : solo->item[k].n;
+      assert_int_equal(joint->item[k].n, n);
+      assert_memory_equal(joint->item[k].ids, solo->item[k].ids, n * sizeof(int32_t));
+      assert_string_equal(joint->item[k].finish, i == 8 ? "cancelled" : solo->item[k].finish);
+    }
+    accel_generations_free(&joint);
+    accel_generations_free(&solo);
+  }
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_company), cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_no_waste),
       cmocka_unit_test(test_cancel),  cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
       cmocka_unit_test(test_llama),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_sessions),
+      cmocka_unit_test(test_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,6 +106,8 @@ _TABLE = [  # name, result, arguments
     ("accel_template_open", C.c_int, _handle, C.c_char_p, C.POINTER(_handle)),
     ("accel_template_close", None, C.POINTER(_handle)),
     ("accel_template_render", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_template_params), C.POINTER(_handle)),
+    ("accel_submit_generate", C.c_int, _handle, C.c_char_p, C.POINTER(C.c_int32), C.c_uint32, C.POINTER(T.accel_generate_params), C.POINTER(_handle)),
+    ("accel_wait_generations", C.c_int, C.POINTER(_handle), C.c_int64, _out(T.accel_generations)),
     ("accel_session_open", C.c_int, _handle, C.POINTER(_handle)),
     ("accel_session_close", None, C.POINTER(_handle)),
     ("accel_session_feed", C.c_int, _handle, C.c_char_p, C.c_int),
