@@ -145,9 +145,41 @@ def make_logits():
     save_file({k: v.contiguous() for k, v in tensors.items()}, LOGITS, metadata=meta)
 
 
+# ---- a model with a tokenizer, for the tool and the package ----
+
+TEXT = ROOT.parent / "pipelines" / "text"
+TEXTS = ["Once upon a time", "The cat sat on", "Zwölf Boxkämpfer \U0001F98A"]
+
+
+def make_text():
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    TEXT.mkdir(parents=True, exist_ok=True)
+    tok = Tokenizer(models.BPE())
+    tok.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tok.decoder = decoders.ByteLevel()
+    corpus = [" ".join(TEXTS), "once upon a time the cat sat on the mat", "the other time the other cat was there"]
+    tok.train_from_iterator(corpus, trainers.BpeTrainer(vocab_size=300, special_tokens=["<s>", "</s>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tok.save(str(TEXT / "tokenizer.json"))
+    (TEXT / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>", "tokenizer_class": "PreTrainedTokenizerFast"}))
+    config = transformers.LlamaConfig(vocab_size=tok.get_vocab_size(), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                                      intermediate_size=48, max_position_embeddings=128, bos_token_id=0, eos_token_id=1, architectures=["LlamaForCausalLM"])
+    model = transformers.LlamaForCausalLM(config)
+    common.randomise(model)
+    model.generation_config = transformers.GenerationConfig(bos_token_id=0, eos_token_id=1, repetition_penalty=1.2, max_new_tokens=24)
+    model.save_pretrained(TEXT)
+    pipe = transformers.pipeline("text-generation", model=str(TEXT), dtype=torch.float32)
+    results = []
+    for how in (dict(), dict(max_new_tokens=12), dict(num_beams=3, max_new_tokens=10), dict(no_repeat_ngram_size=1, max_new_tokens=40)):
+        found = [pipe(text, return_full_text=False, do_sample=False, temperature=None, **how)[0]["generated_text"] for text in TEXTS]
+        results.append({"options": how, "texts": found})
+    (TEXT / "expected.json").write_text(json.dumps({"prompts": TEXTS, "results": results}, indent=1) + "\n")
+
+
 def main(wanted):
     if not wanted or "logits" in wanted:
         make_logits()
+    if not wanted or "text" in wanted:
+        make_text()
     torch.set_num_threads(1)
     transformers.logging.disable_progress_bar()
     listing = ROOT / "goldens_generate.list"

@@ -13,7 +13,7 @@ from . import _types
 from ._context import CacheEntry, Context, Device, Fit, TestRecord, TestReport, VerifyReport, default_context
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
-from ._generate import Generation, Token
+from ._generate import Generation, Session, Token
 from ._model import Model, Placement, Ticket, Tokenizer, preprocess
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list
@@ -111,7 +111,7 @@ def find_model(model: str) -> str:
 __all__ = [
     "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
     "DeviceUnavailableError", "DoesNotFitError", "Fit", "FormatError", "Generation", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
-    "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
+    "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Session", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "fit", "get_dependencies",
     "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "run_precision_tests", "set_precision_profile", "verify", "__version__",
 ]

@@ -132,6 +132,58 @@ def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) 
     return _take(pointer)
 
 
+class Session:
+    """Tokens that a decoder has read, kept on the device, so that going on costs what is new alone: `model.session()`."""
+
+    def __init__(self, model: Any, path: Optional[str] = None, handle: Optional[C.c_void_p] = None) -> None:
+        self.model, self._handle = model, handle or C.c_void_p()
+        if path is not None:
+            check(lib.accel_session_load(model.handle, encode(str(path)), C.byref(self._handle)))
+        elif handle is None:
+            check(lib.accel_session_open(model.handle, C.byref(self._handle)))
+
+    def close(self) -> None:
+        if self._handle and getattr(self.model, "_handle", None):
+            lib.accel_session_close(C.byref(self._handle))
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return lib.accel_session_length(self._handle)
+
+    @property
+    def ids(self) -> List[int]:
+        return lib.accel_session_ids(self._handle)[:len(self)] if len(self) else []
+
+    def feed(self, text_or_ids: Union[str, Sequence[int]], add_special_tokens: bool = False) -> None:
+        if isinstance(text_or_ids, str):
+            check(lib.accel_session_feed(self._handle, encode(text_or_ids), int(add_special_tokens)))
+        else:
+            ids = [int(i) for i in text_or_ids]
+            check(lib.accel_session_feed_ids(self._handle, (C.c_int32 * max(len(ids), 1))(*ids), len(ids)))
+
+    def generate(self, **options: Any) -> Generation:
+        """Goes on from what was fed; what is generated becomes part of the session.  Options as for Model.generate."""
+        how, pointer = _params(options), C.POINTER(T.accel_generations)()
+        check(lib.accel_session_generate(self._handle, C.byref(how), C.byref(pointer)))
+        return _take(pointer)[0]
+
+    def truncate(self, tokens: int) -> None:
+        check(lib.accel_session_truncate(self._handle, tokens))
+
+    def fork(self) -> "Session":
+        handle = C.c_void_p()
+        check(lib.accel_session_fork(self._handle, C.byref(handle)))
+        return Session(self.model, handle=handle)
+
+    def save(self, path: str) -> None:
+        check(lib.accel_session_save(self._handle, encode(str(path))))
+
+
 def stream(model: Any, prompt: Prompts, options: Dict[str, Any]) -> Iterator[Token]:
     """Tokens as they come.  The model works in a thread of its own; leaving the loop ends the generation."""
     waiting: "queue.Queue[Any]" = queue.Queue()

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 from . import _generate
 from . import _types as T
 from ._context import Context, TestReport, default_context, take_report
-from ._generate import Generation, Prompts, Token
+from ._generate import Generation, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
@@ -198,6 +198,10 @@ class Model:
     def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(self, prompt, options)
+
+    def session(self, path: Optional[str] = None) -> Session:
+        """A conversation kept on the device; `path`: one that Session.save wrote.  Close it before the model."""
+        return Session(self, path)
 
     # ---- tasks: one list of results for each text ----
 

@@ -1,0 +1,142 @@
+"""Text generation through the tool and the package: texts as transformers' pipeline gives them (fixtures/pipelines/text/expected.json), streaming, stop
+strings, errors and exit codes.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
+ACCEL = os.path.join(BUILD, "bin", "accel")
+MODEL = os.path.join(ROOT, "tests", "fixtures", "pipelines", "text")
+DEVICE = os.environ.get("ACCEL_TEST_DEVICES", "reference").split()[0]
+os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
+sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
+
+
+def expected():
+    with open(os.path.join(MODEL, "expected.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def tool(*arguments):
+    done = subprocess.run([ACCEL, "generate", MODEL, "--device", DEVICE, "--quiet", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    return done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+
+
+class Tool(unittest.TestCase):
+    def good(self, *arguments):
+        code, out, errors = tool(*arguments)
+        self.assertEqual(code, 0, errors)
+        return out
+
+    def test_texts_are_those_of_the_pipeline(self):
+        want = expected()
+        for result in want["results"]:
+            with self.subTest(options=result["options"]):
+                report = json.loads(self.good(*want["prompts"], "--generation-config", json.dumps(result["options"]), "--json"))
+                self.assertEqual(report["schema"], "accel.generate/1")
+                self.assertEqual([r["text"] for r in report["results"]], result["texts"])
+                self.assertEqual(sum(len(r["ids"]) for r in report["results"]), report["new_tokens"])
+
+    def test_one_text_is_printed_as_it_is(self):
+        want = expected()
+        for how in ((), ("--stream",)):
+            self.assertEqual(self.good(want["prompts"][0], *how), want["results"][0]["texts"][0] + "\n")
+
+    def test_chance_has_a_seed(self):
+        first, again, other = (self.good("a", "--temperature", "2", "--seed", seed, "--max-new-tokens", "20") for seed in ("1", "1", "2"))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first, other)
+        self.assertEqual(self.good("a", "--temperature", "0"), self.good("a"))
+
+    def test_stop_strings(self):
+        whole = expected()["results"][0]["texts"][0]
+        cut = json.loads(self.good(expected()["prompts"][0], "--stop", '["nowhere", "<"]', "--json"))["results"][0]
+        self.assertEqual(cut["finish"], "stop")
+        self.assertEqual(cut["text"], whole[:whole.index("<")])
+
+    def test_ids_and_logprobs(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump([[0, 40, 41], [0]], file)
+            file.flush()
+            found = json.loads(self.good("--ids", file.name, "--logprobs", "3", "--max-new-tokens", "5", "--json"))["results"]
+        self.assertEqual([r["prompt_tokens"] for r in found], [3, 1])
+        for result in found:
+            self.assertEqual(len(result["logprobs"]), len(result["ids"]))
+            for top in result["top_logprobs"]:
+                self.assertEqual([t["logprob"] for t in top], sorted((t["logprob"] for t in top), reverse=True))
+
+    def test_refusals(self):
+        for code, arguments in ((2, ("a", "--temperature", "hot")), (2, ()), (2, ("a", "--stream", "--json")), (1, ("a", "--max-new-tokens", "5000")),
+                                (3, ("a", "--generation-config", '{"guidance_scale": 3}')), (2, ("a", "--generation-config", '{"nonsense": 3}')),
+                                (2, ("a", "--beams", "2", "--sequences", "3"))):
+            with self.subTest(arguments=arguments):
+                got, out, errors = tool(*arguments)
+                self.assertEqual((got, out), (code, ""), errors)
+                self.assertTrue(errors)
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import accel
+        cls.accel = accel
+        cls.model = accel.Model(MODEL, device=DEVICE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.model.close()
+
+    def test_pipeline(self):
+        want = expected()
+        generate = self.accel.pipeline("text-generation", self.model)
+        for result in want["results"]:
+            texts = [row[0]["generated_text"] for row in generate(want["prompts"], return_full_text=False, **result["options"])]
+            self.assertEqual(texts, result["texts"])
+        self.assertEqual(generate(want["prompts"][0])[0]["generated_text"], want["prompts"][0] + want["results"][0]["texts"][0])
+
+    def test_stream(self):
+        tokens = list(self.model.stream(expected()["prompts"][1]))
+        self.assertEqual("".join(t.text for t in tokens), expected()["results"][0]["texts"][1])
+        self.assertEqual([t.finish for t in tokens[:-1]], [None] * (len(tokens) - 1))
+        self.assertEqual(tokens[-1].finish, "length")
+        for k, _ in enumerate(self.model.stream("a", ignore_eos=True, max_new_tokens=100)):
+            if k == 3:
+                break  # ends the generation
+
+    def test_listener_that_raises(self):
+        def told(token):
+            raise KeyError(token.id)
+        with self.assertRaises(KeyError):
+            self.model.generate("a", told=told)
+
+    def test_session(self):
+        whole = self.model.generate([0, 40, 41, 42], max_new_tokens=12)[0].ids
+        with self.model.session() as s, tempfile.TemporaryDirectory() as work:
+            s.feed([0, 40])
+            s.feed([41, 42])
+            first = s.generate(max_new_tokens=5)
+            path = os.path.join(work, "session")
+            s.save(path)
+            with s.fork() as fork, self.model.session(path) as loaded:
+                for other in (fork, loaded):
+                    self.assertEqual(first.ids + other.generate(max_new_tokens=7).ids, whole)
+                    self.assertEqual(other.ids, [0, 40, 41, 42] + whole)
+            s.truncate(4)
+            self.assertEqual(s.generate(max_new_tokens=12).ids, whole)
+
+    def test_errors(self):
+        with self.assertRaises(self.accel.UnsupportedError):
+            self.model.generate("a", guidance_scale=2.0)
+        with self.assertRaises(self.accel.ArgumentError):
+            self.model.generate([0, 5000])
+        with self.assertRaises(self.accel.AccelError):
+            self.model.generate("a", max_new_tokens=1000)
+
+
+if __name__ == "__main__":
+    unittest.main()
