@@ -249,7 +249,7 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
 
 accel_status accel__session_load(accel_endpoint *ep, const char *path, accel_session **out) {
   accel__mapping map = {0};
-  accel_session *s;
+  accel_session *s = NULL;
   ACCEL_TRY(accel__session_make(ep, &s));
   accel_status status = accel__file_map(path, &map);
   if (status == ACCEL_OK) status = read_file(s, path, &map);

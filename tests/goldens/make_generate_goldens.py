@@ -187,8 +187,8 @@ def main(wanted):
     for name, cls in fixtures():
         if not wanted or name in wanted:
             lines = [l for l in lines if l.split()[0] != name] + make(name, cls)
+            listing.write_text("\n".join(sorted(lines)) + "\n")
             print(name, file=sys.stderr)
-    listing.write_text("\n".join(sorted(lines)) + "\n")
 
 
 if __name__ == "__main__":
