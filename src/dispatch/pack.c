@@ -224,6 +224,34 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
   return accel__tensor_to_f32(&info, 0, n, *owned);
 }
 
+/* An input that follows from another argument. */
+static accel_status derive_item(const accel_endpoint *ep, const accel__derived *d, const accel_tensors *inputs, void **owned,
+                                accel__item *item) {
+  const accel_tensor *from = find(inputs, d->from), *shape = find(inputs, d->shape_of);
+  if (!from || !shape)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, from ? d->shape_of : d->from);
+  if (!from->data || (from->dtype != ACCEL_I64 && from->dtype != ACCEL_I32))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name, d->from);
+  uint64_t n = 1;
+  for (uint32_t r = 0; r < from->rank; r++)
+    if (from->dim[r] < 0 || __builtin_mul_overflow(n, (uint64_t)from->dim[r], &n) || n > UINT32_MAX)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a dim that cannot be", ep->name, d->from);
+  accel__arena arena = {0};
+  accel_status status = ACCEL_OK;
+  int32_t *rows = NULL;
+  int64_t count = 0, *values = accel__arena_array(&arena, n + 1, sizeof *values);
+  if (!values) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < n; i++) values[i] = element(from, i);
+  ACCEL_GOTO(d->make(d->user, values, n, shape->dim, shape->rank, &arena, &rows, &count));
+  *owned = malloc((size_t)count * sizeof *rows + 1);
+  if (!*owned) ACCEL_GOTO(accel__no_memory((size_t)count * sizeof *rows));
+  memcpy(*owned, rows, (size_t)count * sizeof *rows);
+  *item = (accel__item){.data = *owned, .rank = 1, .dim = {count}};
+done:
+  accel__arena_free(&arena);
+  return status;
+}
+
 /* ---- tokens ---- */
 
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
@@ -325,7 +353,10 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
     bool known = false;
     for (uint32_t side = 0; side < 2; side++)
       known |= takes_tokens(ep->model, side) && !strcmp(inputs->item[i].name, mask_of[side]);
-    for (uint32_t k = 0; k < ep->model->n_inputs; k++) known |= !strcmp(inputs->item[i].name, ep->model->inputs[k].name);
+    for (uint32_t k = 0; k < ep->model->n_inputs; k++) {
+      const accel__model_input *in = &ep->model->inputs[k];
+      known |= !strcmp(inputs->item[i].name, in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
+    }
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
                          inputs->item[i].name);
@@ -375,6 +406,8 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
   for (uint32_t i = 0; i < m->n_inputs; i++) {
     if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
       ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
+    if (m->inputs[i].kind == ACCEL__INPUT_DERIVED)
+      ACCEL_GOTO(derive_item(ep, m->inputs[i].derived, inputs, &packed[i], &batch.item[i]));
     const layout *side = &l[m->inputs[i].side];
     const uint64_t values = m->inputs[i].kind == ACCEL__INPUT_EOS_ROW ? (uint64_t)side->batch : side->tokens;
     if (m->inputs[i].kind != ACCEL__INPUT_TOKENS && m->inputs[i].kind != ACCEL__INPUT_EOS_ROW) continue;

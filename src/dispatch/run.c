@@ -216,7 +216,7 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   uint64_t tokens = accel__batch_tokens(batch, in->side);
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
-  if (in->kind == ACCEL__INPUT_ITEM) return item_view(ep, in, &batch->item[i], view);
+  if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED) return item_view(ep, in, &batch->item[i], view);
   view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);

@@ -118,6 +118,14 @@ accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dt
   return t;
 }
 
+accel__tensor accel__add_derived(accel__build *b, const char *name, const char *symbol, const accel__derived *how) {
+  accel__dim n = accel__symbol(b->p, symbol, 1, 0, 576);
+  accel__tensor t = accel__input(b->p, name, ACCEL_PLUGIN_I32, -1, 1, &n);
+  add_input(b, name, t, ACCEL__INPUT_DERIVED, ACCEL__DEFAULT_REQUIRED, 0);
+  b->input[b->model->n_inputs - 1].derived = how;
+  return t;
+}
+
 static accel__tensor token_input(accel__build *b, const char *name, int64_t max, accel__input_default otherwise) {
   accel__tensor t = accel__input(b->p, name, ACCEL_PLUGIN_I32, b->space, 1, &b->T);
   add_input(b, name, t, ACCEL__INPUT_TOKENS, otherwise, max);

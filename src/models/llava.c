@@ -1,16 +1,26 @@
-/* llava.c - LLaVA (transformers' LlavaModel, LlavaForConditionalGeneration): a CLIP or SigLIP tower whose patches,
- * projected, stand where the text has its image tokens. */
+/* llava.c - LLaVA and LLaVA-Next (transformers' LlavaModel, LlavaNextModel and their ForConditionalGeneration): a CLIP or
+ * SigLIP tower whose patches, projected, stand where the text has its image tokens.  LLaVA-Next cuts a picture into tiles
+ * behind a small whole one, and puts a learned row behind each line of the joined map. */
+#include <math.h>
 #include <string.h>
 
 #include "models/clip.h"
 #include "models/decoder.h"
 
-enum { MAX_PICKED = 16 };
+enum { MAX_PICKED = 16, MAX_PINS = 64 };
+
+/* What the rule of image_rows needs. */
+typedef struct tiling {
+  int64_t tile, side, n, pin[MAX_PINS][2]; /* pixels and patches of a tile to a side; resolutions [height, width] */
+} tiling;
+
 typedef struct llava {
   accel__clip_tower vision;
   accel__decoder *text;
   int64_t image_token, picked[MAX_PICKED], n_picked; /* hidden states taken, 0 .. layers */
-  bool siglip, full, bias;
+  bool siglip, full, bias, next;
+  tiling tiles;
+  accel__derived rule;
   accel__activation act;
   accel__tensor features; /* rows [images*patches, hidden of the text] */
 } llava;
@@ -18,6 +28,7 @@ typedef struct llava {
 static const accel__rename newest[] = {{"vision_tower.vision_model.", "model.vision_tower."},
                                        {"multi_modal_projector.", "model.multi_modal_projector."},
                                        {"language_model.model.", "model.language_model."},
+                                       {"image_newline", "model.image_newline"},
                                        {NULL, NULL}};
 static const accel__rename short_tower[] = {{"vision_tower.vision_model.", "vision_tower."}, {NULL, NULL}};
 static const accel__rename newer[] = {
@@ -75,6 +86,113 @@ static accel_status read_vision(accel__build *b, llava *m) {
   return accel__clip_read(b, &m->vision);
 }
 
+/* ---- LLaVA-Next: which rows of the tiles show, in which order ---- */
+
+/* The resolution that keeps most of a picture and wastes least, as the image processor chooses it. */
+static const int64_t *best_resolution(const tiling *t, int64_t h, int64_t w) {
+  const int64_t *best = NULL;
+  int64_t kept = 0, wasted = INT64_MAX;
+  for (int64_t i = 0; i < t->n; i++) {
+    const int64_t *pin = t->pin[i];
+    const double wide = (double)pin[1] / (double)w, tall = (double)pin[0] / (double)h, scale = wide < tall ? wide : tall;
+    int64_t area = (int64_t)((double)w * scale) * (int64_t)((double)h * scale);
+    if (area > h * w) area = h * w;
+    const int64_t lost = pin[0] * pin[1] - area;
+    if (area < kept || (area == kept && lost >= wasted)) continue;
+    kept = area;
+    wasted = lost;
+    best = pin;
+  }
+  return best;
+}
+
+/* Of `n` rows those that are no padding, when `size` pixels were scaled by `scale`; Python's int(round(x, 7)). */
+static void unpadded(int64_t n, int64_t size, double scale, int64_t *first, int64_t *last) {
+  const int64_t padding = (n - (int64_t)(nearbyint((double)size * scale * 1e7) / 1e7)) / 2;
+  *first = padding > 0 ? padding : 0;
+  *last = n - *first;
+}
+
+/* Rows of picture i, whose tiles stand from `at` on: its first tile, then the joined others line by line, each with
+ * `newline`. */
+static int64_t picture_rows(const tiling *t, const int64_t size[2], const int64_t *pin, int64_t at, int64_t newline,
+                            int32_t *row) {
+  const int64_t across = pin[1] / t->tile, lines = pin[0] / t->tile * t->side, cols = across * t->side;
+  int64_t y0 = 0, y1 = lines, x0 = 0, x1 = cols, k = 0;
+  if ((double)size[1] / (double)size[0] > (double)cols / (double)lines)
+    unpadded(lines, size[0], (double)cols / (double)size[1], &y0, &y1);
+  else
+    unpadded(cols, size[1], (double)lines / (double)size[0], &x0, &x1);
+  for (; k < t->side * t->side; k++) row[k] = (int32_t)(at + k);
+  for (int64_t y = y0; y < y1; y++) {
+    for (int64_t x = x0; x < x1; x++) {
+      const int64_t tile = 1 + y / t->side * across + x / t->side;
+      row[k++] = (int32_t)(at + (tile * t->side + y % t->side) * t->side + x % t->side);
+    }
+    row[k++] = (int32_t)newline;
+  }
+  return k;
+}
+
+/* image_sizes [images, 2] (height, width) of pixel_values [images, tiles, ..]; the row of a line's end is the last of all.
+ */
+static accel_status image_rows(const void *user, const int64_t *size, uint64_t n, const int64_t *dim, uint32_t rank,
+                               accel__arena *arena, int32_t **out, int64_t *n_out) {
+  const tiling *t = user;
+  const int64_t each = t->side * t->side;
+  if (rank != 5 || dim[0] < 1 || dim[1] < 1 || n != 2 * (uint64_t)dim[0] || dim[0] > INT32_MAX / 2 / dim[1] / each)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "image_sizes [images, 2] does not fit pixel_values [images, tiles, channels, height, width]");
+  const int64_t newline = dim[0] * dim[1] * each;
+  *n_out = 0;
+  *out = accel__arena_array(arena, (size_t)newline * 2 + 1, sizeof **out);
+  if (*out == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (int64_t i = 0; i < dim[0]; i++) {
+    const int64_t h = size[2 * i], w = size[2 * i + 1];
+    const int64_t *pin = h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
+    const int64_t tiles = pin != NULL ? (pin[0] / t->tile) * (pin[1] / t->tile) : 0;
+    if (tiles < 1 || tiles + 1 > dim[1])
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "picture %lld of %lld x %lld needs %lld tiles, pixel_values has %lld",
+                         (long long)i, (long long)h, (long long)w, (long long)tiles + 1, (long long)dim[1]);
+    *n_out += picture_rows(t, &size[2 * i], pin, i * dim[1] * each, newline, *out + *n_out);
+  }
+  return ACCEL_OK;
+}
+
+static accel_status read_tiles(accel__build *b, llava *m) {
+  static const int64_t usual[5][2] = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}};
+  const accel__json *pins = NULL;
+  m->tiles = (tiling){.tile = m->vision.image.h, .side = m->vision.image.h / m->vision.patch.h, .n = 5};
+  memcpy(m->tiles.pin, usual, sizeof usual);
+  ACCEL_TRY(accel__json_array(b->file, b->config, "image_grid_pinpoints", &pins));
+  if (pins != NULL) m->tiles.n = 0;
+  ACCEL_JSON_EACH(item, pins) {
+    const accel__json *h = cJSON_GetArrayItem(item, 0), *w = cJSON_GetArrayItem(item, 1);
+    if (m->tiles.n >= MAX_PINS || cJSON_GetArraySize(item) != 2 || !cJSON_IsNumber(h) || !cJSON_IsNumber(w) ||
+        !(h->valuedouble >= 1 && h->valuedouble <= 65536) || !(w->valuedouble >= 1 && w->valuedouble <= 65536))
+      return accel__refuse(b, "field 'image_grid_pinpoints': entry %lld is no [height, width]", (long long)m->tiles.n);
+    m->tiles.pin[m->tiles.n][0] = (int64_t)h->valuedouble;
+    m->tiles.pin[m->tiles.n++][1] = (int64_t)w->valuedouble;
+  }
+  if (m->full || m->siglip)
+    return accel__refuse(b,
+                         "fields 'vision_feature_select_strategy' and 'vision_config.model_type': LLaVA-Next is supported "
+                         "with default and clip_vision_model");
+  m->rule = (accel__derived){.from = "image_sizes", .shape_of = "pixel_values", .make = image_rows, .user = &m->tiles};
+  return ACCEL_OK;
+}
+
+/* pixel_values [images, tiles, C, tile, tile] as pictures of their own. */
+static accel__tensor add_tiles(accel__build *b, llava *m) {
+  accel__program *p = b->p;
+  accel__dim images = accel__symbol(p, "images", 1, 0, 1), tiles = accel__symbol(p, "tiles", 1, 0, 5);
+  accel__dim c = accel__const_dim(p, m->vision.channels), side = accel__const_dim(p, m->tiles.tile);
+  accel__tensor x = accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 5, (accel__dim[]){images, tiles, c, side, side},
+                                    ACCEL__DEFAULT_REQUIRED);
+  b->B = accel__times(b, images, tiles);
+  return accel__reshape(p, x, 4, (accel__dim[]){b->B, c, side, side});
+}
+
 static accel_status read_config(accel__build *b, llava *m) {
   const char *type = NULL, *strategy = NULL;
   bool tied = false;
@@ -99,12 +217,14 @@ static accel_status read_config(accel__build *b, llava *m) {
   if (strategy != NULL && !m->full && strcmp(strategy, "default") != 0)
     return accel__refuse(b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full", strategy);
   b->model->hidden_size = m->text->hidden;
+  if (m->next) ACCEL_TRY(read_tiles(b, m));
   return read_layers(b, m);
 }
 
 /* The hidden states asked for, side by side, without the class row unless "full", projected. */
 static accel__tensor look(accel__build *b, llava *m) {
-  accel__tensor pixels = accel__add_pixels(b, m->vision.channels, NULL), state[ACCEL__MAX_LAYERS + 1], part[MAX_PICKED];
+  accel__tensor pixels = m->next ? add_tiles(b, m) : accel__add_pixels(b, m->vision.channels, NULL),
+                state[ACCEL__MAX_LAYERS + 1], part[MAX_PICKED];
   b->scope = "vision_tower.vision_model.";
   accel__tensor x = accel__clip_patches(b, &m->vision, pixels, !m->siglip, m->siglip);
   if (!m->siglip) x = accel__norm_layer(b, x, -1, m->vision.eps, true, "pre_layrnorm");
@@ -133,6 +253,13 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
     const bool in_head = b->in_head;
     b->in_head = true; /* the tower's names stand outside the language model's prefix */
     m->features = look(b, m);
+    if (m->next) {
+      accel__tensor line = accel__table(b, 1, &m->text->hidden, "image_newline");
+      line =
+          accel__reshape(b->p, line, 2, (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text->hidden)});
+      accel__tensor rows = accel__add_derived(b, "image_rows", "image_rows", &m->rule);
+      m->features = accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
+    }
     b->in_head = in_head;
     b->B = items;
     b->space = space;
@@ -148,10 +275,11 @@ static accel_status build(const accel__model_request *request, const char *archi
   llava *m = accel__arena_alloc(b.arena, sizeof *m);
   if (m == NULL || (m->text = accel__arena_alloc(b.arena, sizeof *m->text)) == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   m->features = -1;
+  m->next = strncmp(architecture, "LlavaNext", 9) == 0;
   b.spelling[0] = newest;
   b.spelling[1] = newer;
   b.spelling[2] = short_tower;
-  model->args = args;
+  if (!m->next) model->args = args;
   ACCEL_TRY(read_config(&b, m));
   m->text->see = see;
   m->text->see_user = m;
@@ -160,3 +288,5 @@ static accel_status build(const accel__model_request *request, const char *archi
 
 static const char *const classes[] = {"LlavaModel", "LlavaForConditionalGeneration", NULL};
 const accel__architecture accel__model_llava = {.model_type = "llava", .classes = classes, .build = build};
+static const char *const next_classes[] = {"LlavaNextModel", "LlavaNextForConditionalGeneration", NULL};
+const accel__architecture accel__model_llava_next = {.model_type = "llava_next", .classes = next_classes, .build = build};

@@ -122,6 +122,7 @@ static const char *task_of(const char *class_name) {
       {"BlipForConditionalGeneration", "image-to-text"},
       {"BlipForQuestionAnswering", "image-text-to-text"},
       {"LlavaForConditionalGeneration", "image-text-to-text"},
+      {"LlavaNextForConditionalGeneration", "image-text-to-text"},
       {"ViTModel", "image-feature-extraction"},
       {"DeiTModel", "image-feature-extraction"},
       {"Dinov2Model", "image-feature-extraction"},

@@ -39,8 +39,10 @@ typedef enum accel__input_kind {
   ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
   ACCEL__INPUT_EOS_ROW, /* made by the packer: int32 [B], row of side 1 at the place of each sequence's last eos in input_ids
                          */
-  ACCEL__INPUT_ITEM /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
+  ACCEL__INPUT_ITEM, /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
                        of frames */
+  ACCEL__INPUT_DERIVED /* int32 [n] made from another argument by the model's own rule (accel__derived), as its forward does
+                          in Python: row numbers that follow from image sizes */
 } accel__input_kind;
 /* What an absent optional argument becomes, evaluated on the padded [B,S] before packing, as the class's forward does it. */
 typedef enum accel__input_default {
@@ -55,12 +57,22 @@ typedef enum accel__input_default {
   ACCEL__DEFAULT_SPAN /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's length; in
                          a session: tokens held after the run. Rope types that change with the length read it */
 } accel__input_default;
+/* How a DERIVED input comes about. */
+typedef struct accel__derived {
+  const char *from;     /* forward argument: integers */
+  const char *shape_of; /* forward argument whose dims the rule needs */
+  /* values[n] of `from`, dim[rank] of `shape_of`; *out in arena memory.  A message says what cannot be. */
+  accel_status (*make)(const void *user, const int64_t *values, uint64_t n, const int64_t *dim, uint32_t rank,
+                       accel__arena *arena, int32_t **out, int64_t *n_out);
+  const void *user;
+} accel__derived;
 typedef struct accel__model_input {
   const char *name;     /* forward argument: "input_ids" */
   accel__tensor tensor; /* the program's input */
   accel__input_kind kind;
   accel__input_default otherwise;
-  int64_t max;   /* TOKENS: values must be in [0, max); 0: any */
+  int64_t max;                   /* TOKENS: values must be in [0, max); 0: any */
+  const accel__derived *derived; /* DERIVED only */
   uint32_t side; /* 0: rows of input_ids under attention_mask; 1: rows of decoder_input_ids under decoder_attention_mask */
 } accel__model_input;
 typedef struct accel__model_output {

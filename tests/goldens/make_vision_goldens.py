@@ -262,6 +262,21 @@ def llava_fixtures():
     yield "llava_new_names", dict(config=config("mistral", vision_feature_layer=-1), prefixed=False, hub=False, cases=cases[:1])
     full = config("qwen2", {"model_type": "siglip_vision_model"}, vision_feature_select_strategy="full", vision_feature_layer=[-1, 0], projector_hidden_act="relu",
                   multimodal_projector_bias=False)
+    # tiles of 20 pixels: a wide and a tall picture, which leave padding on two sides
+    tiled = T.LlavaNextConfig(text_config={"model_type": "llama", **speak}, vision_config={"model_type": "clip_vision_model", **SEEN}, image_token_index=59,
+                              image_grid_pinpoints=[[20, 40], [40, 20], [40, 40]])
+    model = T.LlavaNextForConditionalGeneration(tiled).eval()
+    seen = {**pixels("n", 2, 5, 3, 20, 20), "image_sizes": torch.tensor([[15, 37], [50, 22]])}
+    with torch.no_grad():
+        counts = [f.shape[0] for f in model.model.get_image_features(**seen).pooler_output]
+    ids = torch.full((2, max(counts) + 7), 7)
+    mask = torch.zeros_like(ids)
+    for row, n in enumerate(counts):
+        ids[row, -n - 3:-3] = 59
+        mask[row, -n - 5:] = 1
+    tiled_cases = [case("LlavaNextForConditionalGeneration", "both", {"input_ids": ids, "attention_mask": mask, **seen}, mask={"logits": mask})]
+    yield "llava_next", dict(config=tiled, prefixed=False, cases=tiled_cases)
+    yield "llava_next_new_names", dict(config=tiled, prefixed=False, cases=tiled_cases, hub=False, dtype=torch.bfloat16)
     yield "llava_siglip", dict(config=full, prefixed=False, cases=cases[:1], dtype=torch.bfloat16)
 
 
