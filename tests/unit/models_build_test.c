@@ -63,7 +63,8 @@ static void test_every_class(void **state) {
              "\"pos_att_type\":[\"c2p\",\"p2c\"]%s}",
              names[i], strncmp(names[i], "Mamba2", 6) == 0 ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3" : "");
     /* num_attention_heads is a list for these: their defaults will do */
-    const bool lists = strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Segformer", 9) == 0;
+    const bool lists =
+        strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 || strncmp(names[i], "Segformer", 9) == 0;
     if (lists) snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]}", names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
