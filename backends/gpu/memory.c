@@ -149,3 +149,7 @@ void gpu_pool_give(gpu_pool *pool, gpu_memory *m) {
   pthread_mutex_unlock(&pool->lock);
   free(m);
 }
+
+gpu_binding gpu_pool_chunk(const gpu_memory *m) {
+  return (gpu_binding){.buffer = m->buffer, .offset = 0, .bytes = m->chunk->bytes};
+}

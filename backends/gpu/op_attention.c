@@ -3,24 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "gpu/ops.h"
+#include "gpu/op_attention.h"
 
-enum { Q, K, V, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
-enum { MAX_D = 512, MORE = 8, MAX_TABLE = 65536 }; /* attention.k: columns of a head, words before the lists */
-
-typedef struct attention {
-  int64_t heads, kv_heads, dk, dv, bias_kind;
-  kit_rows q, kv;
-  int32_t whole_q[2], whole_kv[2];
-  gpu_binding q_start, kv_start, more;
-  const int64_t *probs;
-  uint32_t n_probs;
-} attention;
+enum { MORE = 8, MAX_TABLE = 65536 }; /* attention.k: words before the lists */
 
 int32_t gpu_support_attention(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t n) {
   (void)program;
-  if (node->state < 0) return ACCEL_PLUGIN_NATIVE;
-  snprintf(why, n, "the GPU kernels have no attention over a session's keys yet");
+  if (node->state < 0 || kit_result(node, 1) < 0) return ACCEL_PLUGIN_NATIVE;
+  snprintf(why, n, "the GPU kernels give no attention weights over a session's keys yet");
   return ACCEL_PLUGIN_NO;
 }
 
@@ -29,7 +19,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 /* The distance beyond which the bucket or row no longer changes. */
 static int32_t table_reach(const kit_launch *l, int64_t kind) {
   const int64_t span = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
-                distance = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128),
+                distance = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GPU_MAX_HEADISTANCE, 128),
                 buckets = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   if (kind != ACCEL_PLUGIN_BIAS_DISENTANGLED)
     return (int32_t)most(distance, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32));
@@ -42,7 +32,7 @@ static int32_t table_reach(const kit_launch *l, int64_t kind) {
 }
 
 static int32_t table_value(const kit_launch *l, int64_t kind, int32_t distance) {
-  const int32_t far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
+  const int32_t far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GPU_MAX_HEADISTANCE, 128);
   if (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED)
     return kit_deberta_row(distance, (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
                            (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0), far);
@@ -51,8 +41,8 @@ static int32_t table_value(const kit_launch *l, int64_t kind, int32_t distance) 
 }
 
 /* The kernel's buffer `more`. */
-static int32_t make_more(gpu_run *run, const kit_launch *l, attention *a, accel_plugin_error *error) {
-  const kit_tensor *b = &l->in[BIAS], *probs = &l->out[1];
+int32_t gpu_attention_more(gpu_run *run, const kit_launch *l, gpu_attention *a, accel_plugin_error *error) {
+  const kit_tensor *b = &l->in[GPU_BIAS], *probs = &l->out[1];
   const bool table = a->bias_kind == ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL ||
                      a->bias_kind == ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL || a->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED,
              dense = a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE;
@@ -74,46 +64,52 @@ static int32_t make_more(gpu_run *run, const kit_launch *l, attention *a, accel_
   return rc;
 }
 
-static int32_t check_items(const kit_launch *l, const attention *a, accel_plugin_error *error) {
-  const kit_tensor *b = &l->in[BIAS], *probs = &l->out[1];
-  const bool dense = a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE;
-  if (a->kv.items != a->q.items)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%d items of queries, %d of keys", a->q.items, a->kv.items);
-  for (int32_t i = 0; i < a->q.items; i++) {
-    const int32_t rows = a->q.start[i + 1] - a->q.start[i], keys = a->kv.start[i + 1] - a->kv.start[i];
-    if (dense && ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
-                             (long long)b->dim[2], (long long)b->dim[3], rows, keys);
-    if (kit_has(probs) && keys > probs->dim[2])
-      return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", keys,
-                             (long long)probs->dim[2]);
-  }
+int32_t gpu_attention_check(const kit_launch *l, const gpu_attention *a, int32_t rows, int32_t keys,
+                            accel_plugin_error *error) {
+  const kit_tensor *b = &l->in[GPU_BIAS], *probs = &l->out[1];
+  if (a->bias_kind == ACCEL_PLUGIN_BIAS_DENSE &&
+      ((b->dim[2] > 1 && rows > b->dim[2]) || (b->dim[3] > 1 && keys > b->dim[3])))
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "dense bias of %lld x %lld is too small for %d x %d",
+                           (long long)b->dim[2], (long long)b->dim[3], rows, keys);
+  if (kit_has(probs) && keys > probs->dim[2])
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "probabilities of %d keys do not fit %lld columns", keys,
+                           (long long)probs->dim[2]);
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t prepare(gpu_run *run, const kit_launch *l, attention *a, accel_plugin_error *error) {
+static int32_t check_items(const kit_launch *l, const gpu_attention *a, accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (a->kv.items != a->q.items)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%d items of queries, %d of keys", a->q.items, a->kv.items);
+  for (int32_t i = 0; !rc && i < a->q.items; i++)
+    rc = gpu_attention_check(l, a, a->q.start[i + 1] - a->q.start[i], a->kv.start[i + 1] - a->kv.start[i], error);
+  return rc;
+}
+
+static int32_t prepare(gpu_run *run, const kit_launch *l, gpu_attention *a, accel_plugin_error *error) {
   const accel_plugin_node *n = l->node;
-  *a = (attention){.heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1)};
+  *a = (gpu_attention){.heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1)};
   a->kv_heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KV_HEADS, a->heads);
   a->bias_kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
   a->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &a->probs);
-  if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || !kit_has(&l->in[Q]) || !kit_has(&l->in[K]) ||
-      !kit_has(&l->in[V]))
+  if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || !kit_has(&l->in[GPU_Q]) || !kit_has(&l->in[GPU_K]) ||
+      !kit_has(&l->in[GPU_V]))
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld heads over %lld key heads, or no keys",
                            (long long)a->heads, (long long)a->kv_heads);
-  a->dk = kit_cols(&l->in[K]) / a->kv_heads;
-  a->dv = kit_cols(&l->in[V]) / a->kv_heads;
-  if (a->dk > MAX_D || a->dv > MAX_D)
+  a->dk = kit_cols(&l->in[GPU_K]) / a->kv_heads;
+  a->dv = kit_cols(&l->in[GPU_V]) / a->kv_heads;
+  if (a->dk > GPU_MAX_HEAD || a->dv > GPU_MAX_HEAD)
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_LIMIT, "heads of %lld and %lld columns; kernels take %d",
-                           (long long)a->dk, (long long)a->dv, MAX_D);
-  int32_t rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], a->whole_q, &a->q, &a->q_start, error);
-  if (!rc) rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[K].dim[0], a->whole_kv, &a->kv, &a->kv_start, error);
+                           (long long)a->dk, (long long)a->dv, GPU_MAX_HEAD);
+  int32_t rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[GPU_Q].dim[0], a->whole_q, &a->q, &a->q_start, error);
+  if (!rc)
+    rc = gpu_starts(run, l, ACCEL_PLUGIN_ATTR_KV_SPACE, l->in[GPU_K].dim[0], a->whole_kv, &a->kv, &a->kv_start, error);
   if (!rc) rc = check_items(l, a, error);
-  return rc ? rc : make_more(run, l, a, error);
+  return rc ? rc : gpu_attention_more(run, l, a, error);
 }
 
-static int32_t flags_of(const kit_launch *l) {
-  static const uint8_t operand[] = {Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q};
+int32_t gpu_attention_flags(const kit_launch *l) {
+  static const uint8_t operand[] = {GPU_Q_POS, GPU_KV_POS, GPU_MASK, GPU_SINKS, GPU_REL_K, GPU_REL_Q};
   int32_t flags = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_CAUSAL, 0) != 0;
   for (int i = 0; i < 6; i++) flags |= kit_has(&l->in[operand[i]]) ? 2 << i : 0;
   return flags;
@@ -125,6 +121,10 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, boo
   const bool wide = gpu_wide(run) && !probs && a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
   gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : wide ? GPU_K_attention_cpu : GPU_K_attention_rows);
   for (int i = Q; i <= REL_Q; i++) gpu_tensor(&c, &l->in[i]);
+static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs, accel_plugin_error *error) {
+  const int64_t rows = l->in[GPU_Q].dim[0];
+  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : GPU_K_attention_rows);
+  for (int i = GPU_Q; i <= GPU_REL_Q; i++) gpu_tensor(&c, &l->in[i]);
   gpu_bind(&c, a->q_start);
   gpu_bind(&c, a->kv_start);
   gpu_bind(&c, a->more);
@@ -135,8 +135,8 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, boo
   gpu_int(&c, a->heads / a->kv_heads);
   gpu_int(&c, a->dk);
   gpu_int(&c, a->dv);
-  for (int i = Q; i <= V; i++) gpu_int(&c, l->in[i].row_stride);
-  gpu_int(&c, flags_of(l));
+  for (int i = GPU_Q; i <= GPU_V; i++) gpu_int(&c, l->in[i].row_stride);
+  gpu_int(&c, gpu_attention_flags(l));
   gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_LEFT, -1));
   gpu_int(&c, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_WINDOW_RIGHT, -1));
   gpu_int(&c, a->bias_kind);
@@ -147,7 +147,8 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, boo
 }
 
 GPU_OP(attention) {
-  attention a;
+  gpu_attention a;
+  if (l->node->state >= 0) return gpu_attention_pages(run, l, error);
   int32_t rc = prepare(run, l, &a, error);
   if (!rc && kit_has(&l->out[0])) rc = attend(run, l, &a, false, error);
   if (!rc && kit_has(&l->out[1]) && l->out[1].elements) rc = attend(run, l, &a, true, error);

@@ -22,11 +22,12 @@ static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_MATMUL] = {gpu_op_matmul, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_GATHER] = {gpu_op_gather, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_NORM] = {gpu_op_norm, NULL, 1, NULL},
-    [ACCEL_PLUGIN_OP_ATTENTION] = {gpu_op_attention, gpu_support_attention, 7, NULL},
+    [ACCEL_PLUGIN_OP_ATTENTION] = {gpu_op_attention, gpu_support_attention, 7, gpu_workspace_attention},
     [ACCEL_PLUGIN_OP_ROPE] = {gpu_op_rope, NULL, 1, NULL},
     [ACCEL_PLUGIN_OP_SCATTER_ROWS] = {gpu_op_scatter_rows, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_TOPK] = {gpu_op_topk, NULL, 0, NULL},
     [ACCEL_PLUGIN_OP_MOE] = {gpu_op_moe, NULL, 1, gpu_workspace_moe},
+    [ACCEL_PLUGIN_OP_SELECTIVE_SCAN] = {gpu_op_selective_scan, NULL, 0x5b, NULL},
     [ACCEL_PLUGIN_OP_ALLREDUCE] = {gpu_op_allreduce, NULL, 0, NULL},
 };
 

@@ -49,6 +49,9 @@ void gpu_pool_close(gpu_pool *pool); /* everything is released, whatever was not
 int32_t gpu_pool_take(gpu_pool *pool, uint64_t bytes, gpu_memory **out, accel_plugin_error *error);
 void gpu_pool_give(gpu_pool *pool, gpu_memory *memory); /* NULL: nothing.  Empty chunks go back to the device */
 
+/* The whole chunk that a part lies in, from its first byte: parts' offsets are theirs in it. */
+gpu_binding gpu_pool_chunk(const gpu_memory *memory);
+
 /* ---- weights.c ---- */
 
 /* Stores as kernels know them (kernels/weight.h has the same numbers). */
@@ -266,10 +269,12 @@ GPU_OP(scatter_rows);
 GPU_OP(topk);
 GPU_OP(moe);
 GPU_OP(allreduce);
+GPU_OP(selective_scan);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
 int32_t gpu_support_attention(const accel_plugin_program *program, const accel_plugin_node *node, char *why,
                               size_t why_size);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
+uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);
 
 #endif

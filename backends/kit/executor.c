@@ -361,6 +361,8 @@ static void locate(const job *j, kit_tensor *t) {
   if (e->backend->alloc) {
     t->buffer = base;
     t->offset = place->offset;
+    for (uint32_t i = 0; i < j->n_in; i++) /* inputs that the caller gave in host memory can be read there as well */
+      if (j->entry->in[i] == t->id) t->data = j->inst->in[i].host;
   } else if (base) {
     t->data = base + place->offset;
   }

@@ -70,7 +70,7 @@ typedef struct kit_tensor {
   int64_t elements;
   int64_t row_stride; /* elements from one row of the last dim to the next; dim[rank-1] unless backend->strided said yes */
   void *data;   /* host memory backends: row-major elements.  Weights: what backend->weight answered.  NULL: absent or on a
-                   device */
+                   device.  Device backends: inputs of the run that the caller gave in host memory */
   void *buffer; /* device backends: buffer and byte offset in it */
   uint64_t offset;
   int32_t weight; /* weight index, -1 none */
