@@ -26,6 +26,14 @@ static int32_t make_none(gpu_self *s, accel_plugin_error *error) {
   return rc ? rc : gpu_upload(s, s->none, 0, zeros, sizeof zeros, error);
 }
 
+/* Kernels write two halves at a time: rows of an odd number of them stay fp32. */
+static bool rows_are_words(const accel_plugin_program *p) {
+  for (uint32_t i = 0; i < p->n_state; i++)
+    if ((int64_t)p->state[i].heads * p->state[i].k_dim % 2 || (int64_t)p->state[i].heads * p->state[i].v_dim % 2)
+      return false;
+  return true;
+}
+
 int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   gpu_self *s = calloc(1, sizeof *s);
   if (!s) return kit_no_memory(error, sizeof *s);
@@ -38,7 +46,7 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   gpu_pool_open(&s->pool, s->device, &s->limits);
   *self = s; /* from here gpu_close frees it */
   const uint8_t kv = open->options->precision.kv;
-  if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) open->kv_dtype = kv;
+  if ((kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) && rows_are_words(open->program)) open->kv_dtype = kv;
   s->kv_dtype = open->kv_dtype;
   rc = make_none(s, error);
   return rc ? rc : gpu_weights_load(s, open, error);

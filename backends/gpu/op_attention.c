@@ -19,7 +19,7 @@ static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 /* The distance beyond which the bucket or row no longer changes. */
 static int32_t table_reach(const kit_launch *l, int64_t kind) {
   const int64_t span = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
-                distance = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GPU_MAX_HEADISTANCE, 128),
+                distance = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128),
                 buckets = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0);
   if (kind != ACCEL_PLUGIN_BIAS_DISENTANGLED)
     return (int32_t)most(distance, kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_NUM_BUCKETS, 32));
@@ -32,7 +32,7 @@ static int32_t table_reach(const kit_launch *l, int64_t kind) {
 }
 
 static int32_t table_value(const kit_launch *l, int64_t kind, int32_t distance) {
-  const int32_t far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GPU_MAX_HEADISTANCE, 128);
+  const int32_t far = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
   if (kind == ACCEL_PLUGIN_BIAS_DISENTANGLED)
     return kit_deberta_row(distance, (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),
                            (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_BUCKETS, 0), far);
