@@ -116,14 +116,10 @@ int32_t gpu_attention_flags(const kit_launch *l) {
 }
 
 /* y, or the probabilities of the listed heads. */
-static int32_t attend(gpu_run *run, const kit_launch *l, const attention *a, bool probs, accel_plugin_error *error) {
-  const int64_t rows = l->in[Q].dim[0];
-  const bool wide = gpu_wide(run) && !probs && a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
-  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : wide ? GPU_K_attention_cpu : GPU_K_attention_rows);
-  for (int i = Q; i <= REL_Q; i++) gpu_tensor(&c, &l->in[i]);
 static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs, accel_plugin_error *error) {
   const int64_t rows = l->in[GPU_Q].dim[0];
-  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : GPU_K_attention_rows);
+  const bool wide = gpu_wide(run) && !probs && a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
+  gpu_call c = gpu_call_new(run, l, probs ? GPU_K_attention_probs : wide ? GPU_K_attention_cpu : GPU_K_attention_rows);
   for (int i = GPU_Q; i <= GPU_REL_Q; i++) gpu_tensor(&c, &l->in[i]);
   gpu_bind(&c, a->q_start);
   gpu_bind(&c, a->kv_start);
