@@ -11,7 +11,7 @@
 #define GROUPS_Z        ((int)gridDim.z)
 #define BARRIER         __syncthreads()
 #define FUNCTION        static __device__ inline
-#define INF             __builtin_inff()
+#define INF             accel_as_float(0x7f800000u)
 #define INT(x)          ((int)(x))
 #define UINT(x)         ((uint)(x))
 #define FLOAT(x)        ((float)(x))
