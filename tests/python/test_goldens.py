@@ -33,9 +33,9 @@ def verify(model, golden, device, architecture):
     return done.returncode, report, done.stderr
 
 
-def verify_all(device, precision):
-    """The reports of all goldens, in one process."""
-    lines = [" ".join([os.path.join(MODELS, model), os.path.join(MODELS, model, golden), device, precision, *rest]) for model, golden, *rest in goldens()]
+def verify_all(device, precision, some=None):
+    """The reports of all goldens, or of some, in one process."""
+    lines = [" ".join([os.path.join(MODELS, model), os.path.join(MODELS, model, golden), device, precision, *rest]) for model, golden, *rest in some or goldens()]
     with tempfile.NamedTemporaryFile("w", suffix=".list") as file:
         file.write("\n".join(lines) + "\n")
         file.flush()

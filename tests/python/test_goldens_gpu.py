@@ -1,0 +1,44 @@
+"""`accel verify` on every golden (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl), at fp32; the first golden of
+every model at fp16 and int8.  A device that is not there is skipped with its reason."""
+import json
+import os
+import subprocess
+import unittest
+
+import test_goldens
+
+DEVICES = os.environ.get("ACCEL_TEST_GPU_DEVICES", "opencl").split()
+
+
+def why_not(device):
+    """Why a device cannot be used; None when it can."""
+    done = subprocess.run([test_goldens.ACCEL, "detect", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60)
+    found = [d for d in json.loads(done.stdout)["devices"] if d["name"].split(":")[0] == device]
+    if any(d["usable"] for d in found):
+        return None
+    return f"{device}: " + (found[0]["reason"] if found else "no such device here")
+
+
+class GpuGoldens(unittest.TestCase):
+    def check(self, device, precision, goldens):
+        reports = test_goldens.verify_all(device, precision, goldens)
+        for (model, golden, *_), report in zip(goldens, reports):
+            with self.subTest(device=device, precision=precision, model=model, golden=golden):
+                self.assertTrue(report.get("pass"), report)
+                self.assertEqual(report["device"].split(":")[0], device)
+
+    def test_goldens(self):
+        first = {}
+        for line in test_goldens.goldens():
+            first.setdefault(line[0], line)
+        for device in DEVICES:
+            reason = why_not(device)
+            if reason:
+                self.skipTest(reason)
+            self.check(device, "fp32", test_goldens.goldens())
+            for precision in ("fp16", "int8"):
+                self.check(device, precision, list(first.values()))
+
+
+if __name__ == "__main__":
+    unittest.main()
