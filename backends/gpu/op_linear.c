@@ -25,7 +25,12 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p
   const bool few = p->m <= FEW && !p->trans;
   const uint32_t *most = run->self->limits.groups;
   const int64_t n = p->trans ? p->n : count;
-  gpu_call c = gpu_call_new(run, l, (few ? GPU_K_linear_few_f32 : GPU_K_linear_f32) + p->w.w.store);
+  const bool blocks = !few && !p->trans && run->self->limits.cpu && !run->self->limits.vector; /* behind Vulkan */
+  gpu_call c = gpu_call_new(run, l,
+                            (few      ? GPU_K_linear_few_f32
+                             : blocks ? GPU_K_linear_block_f32
+                                      : GPU_K_linear_f32) +
+                                p->w.w.store);
   gpu_tensor(&c, p->x);
   gpu_matrix_bind(&c, &p->w, part);
   gpu_tensor(&c, p->bias);
@@ -43,6 +48,7 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p
   gpu_float(&c, (double)p->alpha);
   gpu_matrix_params(&c, &p->w, first);
   if (few) return gpu_dispatch_grid(&c, least(ceil_div(n, 8), most[0]), ceil_div(p->m, 4), 1, error);
+  if (blocks) return gpu_dispatch_grid(&c, ceil_div(n, 128), least(ceil_div(p->m, 16), most[1]), 1, error);
   return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, TILE), most[1]), 1, error);
 }
 
