@@ -1,2 +1,2 @@
-/* emulator_end.h - the end of a kernel, and of the words its lists are taken apart with. */
+/* emulator_end.h - the end of a kernel. */
 }

@@ -1,2 +1,2 @@
-/* hip_end.h - the end of a kernel, and of the words its lists are taken apart with. */
+/* hip_end.h - the end of a kernel. */
 }
