@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "text/internal.h"
+#include "text/merges.h"
 #include "text/sentencepiece.h"
 
 enum { FILE_MAX = 256 << 20 };
@@ -429,6 +430,25 @@ static accel_status build_from_sentencepiece(accel__tokenizer *t, const accel__m
   return status;
 }
 
+/* merges.txt, with vocab.json beside it. */
+static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping *map, const char *directory,
+                                      file_t *config) {
+  accel__buffer b = {0};
+  accel__mapping vocab = {0};
+  char *path = accel__path_join(&t->arena, directory, "vocab.json");
+  if (!path) return accel__no_memory(strlen(directory));
+  accel_status status = accel__file_map(path, &vocab);
+  if (status == ACCEL_OK && vocab.n > FILE_MAX)
+    status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  if (status == ACCEL_OK)
+    status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n, t->name,
+                                config->root ? config : NULL, &b);
+  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
+  accel__file_unmap(&vocab);
+  accel__buffer_free(&b);
+  return status;
+}
+
 /* ---- the whole ---- */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
@@ -465,9 +485,10 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK) {
-    status = accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
-             : accel__ends_with(path, ".model") ? build_from_sentencepiece(t, &map, &config)
-                                                : build_from_json(t, (const char *)map.data, map.n);
+    status = accel__ends_with(path, "merges.txt") ? build_from_merges(t, &map, directory, &config)
+             : accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
+             : accel__ends_with(path, ".model")   ? build_from_sentencepiece(t, &map, &config)
+                                                  : build_from_json(t, (const char *)map.data, map.n);
   }
   if (status == ACCEL_OK && config.root) status = read_config(t, &config);
   if (status == ACCEL_OK && config.root) status = apply_bos_eos(t, &config, &special_map);
@@ -487,14 +508,16 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  static const char *const names[] = {"tokenizer.json",          "vocab.txt", "tokenizer.model",    "spiece.model",
-                                      "sentencepiece.bpe.model", "spm.model", "sentencepiece.model"};
+  static const char *const names[] = {"tokenizer.json",  "vocab.txt",          "merges.txt",
+                                      "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
+                                      "spm.model",       "sentencepiece.model"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     *path = accel__path_join(arena, given, names[i]);
     if (!*path || !*directory) return accel__no_memory(strlen(given));
     if (accel__file_exists(*path)) return ACCEL_OK;
   }
-  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json, vocab.txt nor a SentencePiece model is there", given);
+  accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: neither tokenizer.json, vocab.txt, merges.txt nor a SentencePiece model is there",
+              given);
   return accel__remedy(ACCEL_ERROR_NOT_FOUND,
                        "save the tokenizer with transformers' save_pretrained, which writes tokenizer.json");
 }

@@ -1,0 +1,48 @@
+"""Directories without a tokenizer.json: ids and texts as transformers has them (tests/goldens/make_sentencepiece_goldens.py)."""
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+ACCEL = os.path.join(os.environ["ACCEL_BUILD"], "bin", "accel")
+FIXTURES = os.path.join(os.environ["ACCEL_SOURCE"], "tests", "fixtures", "tokenizer_files")
+
+
+def tokenize(folder, option, data):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump(data, f)
+        f.flush()
+        done = subprocess.run([ACCEL, "tokenize", folder, option, f.name, "--json"], capture_output=True, text=True, timeout=60)
+    return done
+
+
+class Files(unittest.TestCase):
+    def test_identity(self):
+        names = sorted(os.listdir(FIXTURES))
+        self.assertGreaterEqual(len(names), 16)
+        for name in names:
+            folder = os.path.join(FIXTURES, name)
+            with open(os.path.join(folder, "expected.json")) as f:
+                expected = json.load(f)
+            with self.subTest(name):
+                done = tokenize(folder, "--input", expected["strings"])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(json.loads(done.stdout)["ids"], expected["ids"])
+                done = tokenize(folder, "--decode", expected["ids"])
+                self.assertEqual(json.loads(done.stdout)["texts"], expected["texts"])
+
+    def test_damage(self):
+        with open(os.path.join(FIXTURES, "xlm_roberta", "sentencepiece.bpe.model"), "rb") as f:
+            model = f.read()
+        for data in b"", b"\x0a", model[:len(model) // 2], model[:len(model) // 2 + 1], b"\xff" * 100, b"not a model at all":
+            with tempfile.TemporaryDirectory() as folder:
+                with open(os.path.join(folder, "tokenizer.model"), "wb") as f:
+                    f.write(data)
+                done = tokenize(folder, "--input", ["a"])
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("tokenizer.model", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
