@@ -100,7 +100,12 @@ static accel_status read_config(accel__build *b, wave *m) {
 static accel__tensor features(accel__build *b, wave *m) {
   accel__program *p = b->p;
   int64_t least = 1;
-  for (int64_t i = m->n_conv - 1; i >= 0; i--) least = (least - 1) * m->step[i] + m->kernel[i];
+  for (int64_t i = m->n_conv - 1; i >= 0; i--) {
+    least = (least - 1) * m->step[i] + m->kernel[i];
+    if (least > INT32_MAX)
+      return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
+                                 "fields 'conv_kernel' and 'conv_stride': one frame takes more than 2^31 samples");
+  }
   accel__dim L = accel__symbol(p, "L", least, 0, least > 80000 ? least : 80000), one = accel__const_dim(p, 1);
   b->B = accel__symbol(p, "B", 1, 0, 1);
   accel__tensor x =
