@@ -29,6 +29,8 @@ const accel__config_variable accel__config_table[] = {
      "size that packed weights may take on disk, with K, M, G or T; default 20G or a tenth of the disk"},
     {"ACCEL_ALLOW_SOFTWARE", "1: auto and gpu may choose software devices (tests)"},
     {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
+    {"ACCEL_EMULATED_ORDER",
+     "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; default all in turn"},
     {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
     {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},
