@@ -15,11 +15,14 @@ typedef struct pass {
   vec *yr, *yi;
 } pass;
 
-static inline TARGET void put(const pass *a, int32_t to, int32_t exponent, vec r, vec i) {
-  const double *w = a->twiddle[exponent * a->stride];
-  a->yr[to] = r * w[0] - i * w[1];
-  a->yi[to] = r * w[1] + i * w[0];
-}
+/* y[to] = (real + i imaginary) times the twiddle; a macro, for vectors as arguments depend on the instruction set. */
+#define PUT(to, exponent, real, imaginary)               \
+  do {                                                   \
+    const double *w_ = a->twiddle[(exponent)*a->stride]; \
+    const vec r_ = (real), i_ = (imaginary);             \
+    a->yr[to] = r_ * w_[0] - i_ * w_[1];                 \
+    a->yi[to] = r_ * w_[1] + i_ * w_[0];                 \
+  } while (0)
 
 static TARGET void radix_4(const pass *a) {
   const int32_t s = a->stride, step = s * a->m;
@@ -32,9 +35,9 @@ static TARGET void radix_4(const pass *a) {
       const vec er = a->xr[x + step] - a->xr[x + 3 * step], ei = a->xi[x + step] - a->xi[x + 3 * step];
       a->yr[y] = r02 + r13;
       a->yi[y] = i02 + i13;
-      put(a, y + s, p, dr + ei, di - er);
-      put(a, y + 2 * s, 2 * p, r02 - r13, i02 - i13);
-      put(a, y + 3 * s, 3 * p, dr - ei, di + er);
+      PUT(y + s, p, dr + ei, di - er);
+      PUT(y + 2 * s, 2 * p, r02 - r13, i02 - i13);
+      PUT(y + 3 * s, 3 * p, dr - ei, di + er);
     }
 }
 
@@ -55,10 +58,10 @@ static TARGET void radix_5(const pass *a) {
       const vec gr = s1 * cr + s2 * dr, gi = s1 * ci + s2 * di, hr = s2 * cr - s1 * dr, hi = s2 * ci - s1 * di;
       a->yr[y] = xr[0] + ar + br;
       a->yi[y] = xi[0] + ai + bi;
-      put(a, y + s, p, er + gi, ei - gr);
-      put(a, y + 2 * s, 2 * p, fr + hi, fi - hr);
-      put(a, y + 3 * s, 3 * p, fr - hi, fi + hr);
-      put(a, y + 4 * s, 4 * p, er - gi, ei + gr);
+      PUT(y + s, p, er + gi, ei - gr);
+      PUT(y + 2 * s, 2 * p, fr + hi, fi - hr);
+      PUT(y + 3 * s, 3 * p, fr - hi, fi + hr);
+      PUT(y + 4 * s, 4 * p, er - gi, ei + gr);
     }
 }
 
@@ -74,7 +77,7 @@ static TARGET void radix_any(const pass *a) {
           sr += xr * w[0] - xi * w[1];
           si += xr * w[1] + xi * w[0];
         }
-        put(a, q + s * (r * p + j), p * j, sr, si);
+        PUT(q + s * (r * p + j), p * j, sr, si);
       }
 }
 
@@ -106,7 +109,7 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
 }
 
 #undef pass
-#undef put
+#undef PUT
 #undef radix_4
 #undef radix_5
 #undef radix_any
