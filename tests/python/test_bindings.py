@@ -11,6 +11,8 @@ import tempfile
 import threading
 import unittest
 
+from sanitized import run_under_sanitizer
+
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
@@ -19,19 +21,8 @@ FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "pipelines")
 HEADER = os.path.join(ROOT, "include", "accel", "accel.h")
 
-
-
-def run_under_sanitizer():
-    """A library built with AddressSanitizer needs its runtime loaded before everything else: starts again with it.  Python leaks by design."""
-    with open(LIBRARY, "rb") as f:
-        runtime = re.search(rb"libasan\.so\.\d+", f.read())
-    if runtime and "libasan" not in os.environ.get("LD_PRELOAD", ""):
-        options = ":".join(filter(None, [os.environ.get("ASAN_OPTIONS"), "detect_leaks=0"]))
-        os.execve(sys.executable, [sys.executable, *sys.argv], dict(os.environ, LD_PRELOAD=runtime.group().decode(), ASAN_OPTIONS=options))
-
-
 if __name__ == "__main__":
-    run_under_sanitizer()
+    run_under_sanitizer(LIBRARY)
 os.environ["ACCEL_LIBRARY"] = LIBRARY
 sys.dont_write_bytecode = True
 sys.path.insert(0, PACKAGE)

@@ -8,6 +8,8 @@ import sys
 import tempfile
 import unittest
 
+from sanitized import run_under_sanitizer
+
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 ACCEL = os.path.join(BUILD, "bin", "accel")
@@ -139,4 +141,5 @@ class Package(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
     unittest.main()

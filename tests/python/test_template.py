@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+from sanitized import run_under_sanitizer
+
 BUILD, SOURCE = os.environ["ACCEL_BUILD"], os.environ["ACCEL_SOURCE"]
 sys.path.insert(0, os.path.join(SOURCE, "src", "bindings", "python"))
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
@@ -88,4 +90,5 @@ class Template(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    run_under_sanitizer(os.environ["ACCEL_LIBRARY"])
     unittest.main()
