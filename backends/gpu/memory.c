@@ -1,11 +1,11 @@
-/* memory.c - a pool: few allocations of the API, many parts.  The first chunk has FIRST bytes, each further one twice as many
- * up to CHUNK; a part that is larger gets a chunk of its own.  Parts are best fit among the holes of all chunks. */
+/* memory.c - a pool: few allocations of the API, many parts.  Chunks are CHUNK bytes or, for what is larger, as large as
+ * that; parts are best fit among the holes of all chunks. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/ops.h"
 
-static const uint64_t FIRST = 1u << 20, CHUNK = 32u << 20;
+static const uint64_t CHUNK = 32u << 20;
 
 typedef struct hole {
   struct hole *next; /* by offset; neighbours never touch */
@@ -55,9 +55,7 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
     free(h);
     return kit_no_memory(error, sizeof *c + sizeof *h);
   }
-  uint64_t usual = FIRST;
-  for (const gpu_chunk *other = pool->chunks; other && usual < CHUNK; other = other->next) usual *= 2;
-  c->bytes = bytes > usual || most < usual ? bytes : usual;
+  c->bytes = bytes > CHUNK || most < CHUNK ? bytes : CHUNK;
   h->bytes = c->bytes;
   c->holes = h;
   const int32_t rc = gpu_plugin_api.alloc(pool->device, c->bytes, false, &c->buffer, NULL, error);
