@@ -513,6 +513,28 @@ ACCEL_API accel_detect_params accel_detect_params_default(void);
 ACCEL_API accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images, uint32_t n, const accel_detect_params *params,
                                             accel_detections **out);
 ACCEL_API void accel_detections_free(accel_detections **detections);
+/* The picture, upright, with objects[n] of it (one line of a result) framed and named, as a PNG file at `path`. */
+ACCEL_API accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects, uint32_t n, const char *path);
+
+typedef struct accel_segment {
+  int64_t id;
+  const char *label;
+  double score;    /* NaN: the model gives none (semantic segmentation) */
+  uint64_t pixels; /* of the picture that belong to it */
+  double area;     /* the same as a share of the picture, 0 to 1 */
+} accel_segment;
+typedef struct accel_segmentations {
+  uint32_t n;                          /* pictures */
+  const uint32_t *count;               /* [n] */
+  const accel_segment *const *segment; /* [n][count[i]], by id */
+  const int32_t *height, *width;       /* [n] of the pictures as given (upright) */
+  const int32_t *const *map;           /* [n][height[i], width[i]] id of each pixel */
+} accel_segmentations;
+/* Pipeline image-segmentation for models that give every pixel a class (SegFormer). */
+ACCEL_API accel_status accel_segment_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n, accel_segmentations **out);
+ACCEL_API void accel_segmentations_free(accel_segmentations **segmentations);
+/* Picture `index` of a result as a PNG file at `path`: its segments' colours over the picture, with a legend; image NULL: the colours alone. */
+ACCEL_API accel_status accel_draw_segments(const accel_media *image, const accel_segmentations *found, uint32_t index, const char *path);
 
 /* ---- text generation ------------------------------------------------------------------------------------------------- */
 

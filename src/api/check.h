@@ -28,4 +28,15 @@
     }                                                                                                                   \
   } while (0)
 
+/* Results own an arena each; one way to free them all. */
+#define API_FREE_RESULT(name, type) \
+  void name(type **result) {        \
+    if (!result) return;            \
+    accel__task_free(*result);      \
+    *result = NULL;                 \
+  }
+
+/* media[n] of a public call: none without a name (media.c). */
+accel_status accel__check_media(const char *caller, const char *what, const accel_media *media, uint32_t n);
+
 #endif

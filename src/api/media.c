@@ -11,7 +11,7 @@ accel_detect_params accel_detect_params_default(void) {
   return (accel_detect_params){.size = sizeof(accel_detect_params), .threshold = 0.5};
 }
 
-static accel_status check_media(const char *caller, const char *what, const accel_media *media, uint32_t n) {
+accel_status accel__check_media(const char *caller, const char *what, const accel_media *media, uint32_t n) {
   if (n && !media) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '%s' is NULL", caller, what);
   for (uint32_t i = 0; i < n; i++)
     if (!media[i].name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s[%u].name is NULL", caller, what, i);
@@ -25,8 +25,8 @@ accel_status accel_preprocess(accel *ctx, const char *model, const accel_preproc
   API_NEED(model);
   accel_preprocess_params mine = accel_preprocess_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_media(__func__, "images", mine.images, mine.n_images));
-  ACCEL_TRY(check_media(__func__, "sounds", mine.sounds, mine.n_sounds));
+  ACCEL_TRY(accel__check_media(__func__, "images", mine.images, mine.n_images));
+  ACCEL_TRY(accel__check_media(__func__, "sounds", mine.sounds, mine.n_sounds));
   return accel__preprocess(ctx, model, &mine, out);
 }
 
@@ -37,7 +37,7 @@ accel_status accel_classify_images(accel_endpoint *endpoint, const accel_media *
   API_NEED(endpoint);
   accel_classify_params mine = accel_classify_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_media(__func__, "images", images, n));
+  ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__classify_images(endpoint, images, n, &mine, out);
 }
 
@@ -48,7 +48,7 @@ accel_status accel_classify_sounds(accel_endpoint *endpoint, const accel_media *
   API_NEED(endpoint);
   accel_classify_params mine = accel_classify_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_media(__func__, "sounds", sounds, n));
+  ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
   return accel__classify_sounds(endpoint, sounds, n, &mine, out);
 }
 
@@ -62,7 +62,7 @@ accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *
   if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
   for (uint32_t i = 0; i < n_labels; i++)
     if (!labels[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: labels[%u] is NULL", __func__, i);
-  ACCEL_TRY(check_media(__func__, "images", images, n));
+  ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__zero_shot_image(endpoint, images, n, labels, n_labels, hypothesis ? hypothesis : "This is a photo of {}.",
                                 out);
 }
@@ -76,7 +76,7 @@ accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *i
   API_PARAMS(mine, params);
   if (!(mine.threshold >= 0.0 && mine.threshold <= 1.0))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: threshold is %g; it must be from 0 to 1", __func__, mine.threshold);
-  ACCEL_TRY(check_media(__func__, "images", images, n));
+  ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__detect_objects(endpoint, images, n, &mine, out);
 }
 
@@ -94,7 +94,7 @@ accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sound
   if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word"))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: timestamps is '%s'; it must be NULL, \"char\" or \"word\"", __func__,
                        mine.timestamps);
-  ACCEL_TRY(check_media(__func__, "sounds", sounds, n));
+  ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
   return accel__transcribe(endpoint, sounds, n, &mine, out);
 }
 

@@ -114,6 +114,10 @@ int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t 
 void cli_texts_free(cli_texts *texts);
 /* A whole file ("-": stdin), NUL-terminated, free() it; *n may be NULL. */
 int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n);
+/* The files of names[n] as media, NULL when there is no memory; free() it. */
+accel_media *cli_media(const char *const *names, uint32_t n);
+/* Where result i of n goes: `path`, and with several results "out.2.png" for "out.png"; in `into`, which it returns. */
+const char *cli_numbered(const char *path, uint32_t i, uint32_t n, char *into, size_t size);
 /* Arrays of token ids: JSON [1, 2], [[1, 2], [3]] or {"ids": ...}. */
 typedef struct cli_ids {
   uint32_t n;

@@ -174,6 +174,24 @@ void cli_texts_free(cli_texts *texts) {
   *texts = (cli_texts){0};
 }
 
+/* ---- files ---- */
+
+accel_media *cli_media(const char *const *names, uint32_t n) {
+  accel_media *media = calloc((size_t)n + 1, sizeof *media);
+  for (uint32_t i = 0; media && i < n; ++i) media[i].name = names[i];
+  return media;
+}
+
+const char *cli_numbered(const char *path, uint32_t i, uint32_t n, char *into, size_t size) {
+  const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+  const int stem = dot ? (int)(dot - path) : (int)strlen(path);
+  if (n < 2)
+    snprintf(into, size, "%s", path);
+  else
+    snprintf(into, size, "%.*s.%u%s", stem, path, i + 1, dot ? dot : "");
+  return into;
+}
+
 /* ---- token ids ---- */
 
 static int ids_row(cli_run *run, const char *path, const cJSON *list, uint32_t row, cli_ids *out) {

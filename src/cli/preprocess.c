@@ -45,23 +45,17 @@ static int print(cli_run *run, const accel_tensors *made) {
   return 0;
 }
 
-static accel_media *media_of(const char **names, uint32_t n) {
-  accel_media *media = names ? calloc(n, sizeof *media) : NULL;
-  for (uint32_t i = 0; media && i < n; ++i) media[i].name = names[i];
-  return media;
-}
-
 int cmd_preprocess(cli_run *run) {
   accel_preprocess_params how = accel_preprocess_params_default();
   accel_tensors *made = NULL;
   const char **images = cli_values(run, OPT_IMAGE, &how.n_images), **sounds = cli_values(run, OPT_AUDIO, &how.n_sounds);
-  accel_media *pictures = media_of(images, how.n_images), *heard = media_of(sounds, how.n_sounds);
+  accel_media *pictures = cli_media(images, how.n_images), *heard = cli_media(sounds, how.n_sounds);
   how.images = pictures;
   how.sounds = heard;
   how.pillow = cli_flag(run, OPT_PILLOW);
   how.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
-  int code =
-      !pictures && !heard ? cli_usage(run, "give pictures with --image FILE or sounds with --audio FILE") : cli_context(run);
+  int code = !how.n_images && !how.n_sounds ? cli_usage(run, "give pictures with --image FILE or sounds with --audio FILE")
+                                            : cli_context(run);
   if (!code) {
     accel_status status = accel_preprocess(run->ctx, run->args[0], &how, &made);
     if (status == ACCEL_OK && run->value[OPT_OUTPUT]) status = accel_tensors_write(run->value[OPT_OUTPUT], made);

@@ -5,17 +5,10 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
-#include "tasks/media.h"
+#include "tasks/pictures.h"
 #include "tasks/processor.h"
 #include "tasks/scores.h"
 #include "tasks/tasks.h"
-
-typedef struct picture_job {
-  accel_endpoint *ep;
-  accel__image_processor processor;
-  accel__arena *arena;        /* of the result */
-  const accel_tensors *texts; /* zero-shot: tokens of the labels */
-} picture_job;
 
 /* YOLOS' processor makes a pixel_mask that the model does not look at. */
 static bool takes(const accel__model *model, const char *input) {
@@ -24,9 +17,8 @@ static bool takes(const accel__model *model, const char *input) {
   return false;
 }
 
-/* Reads a picture and runs it; the wanted outputs, and its sides. */
-static accel_status run_picture(const picture_job *job, const accel_media *media, const char *const *names, uint32_t n_names,
-                                int32_t side[2], accel_tensors **out) {
+accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media, const char *const *names,
+                                uint32_t n_names, int32_t side[2], accel_tensors **out) {
   accel__image image;
   accel_tensors *in = NULL;
   ACCEL_TRY(accel__media_image(media, &image));
@@ -46,7 +38,7 @@ static accel_status run_picture(const picture_job *job, const accel_media *media
   return status;
 }
 
-static accel_status begin(picture_job *job, const char *task) {
+accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
   const char *directory;
   ACCEL_TRY(accel__task_check(job->ep, task));
   ACCEL_TRY(accel__media_directory(job->ep, &directory));
@@ -59,19 +51,19 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
                                     const accel_classify_params *params, accel_classifications **out) {
   static const char *const names[] = {"logits"};
   accel_classifications *result = accel__task_result(sizeof *result);
-  picture_job job = {.ep = ep};
+  accel__picture_job job = {.ep = ep};
   accel__score_function function = ACCEL__SCORE_NONE;
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   job.arena = accel__task_arena(result);
   uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
   const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
-  accel_status status = count && score ? begin(&job, "image-classification") : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = count && score ? accel__picture_begin(&job, "image-classification") : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = accel__choose_function(ep->model, params->function, &function);
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
     int32_t side[2];
     count[i] = params->top_k;
-    status = run_picture(&job, &images[i], names, 1, side, &found);
+    status = accel__picture_run(&job, &images[i], names, 1, side, &found);
     if (status == ACCEL_OK)
       status = accel__rank_labels(found->item[0].data, ep->model->labels, (uint32_t)ep->model->num_labels, function,
                                   job.arena, &score[i], &count[i]);
@@ -114,7 +106,7 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   static const char *const names[] = {"logits_per_image"};
   const bool siglip = strstr(ep->model->model_type, "siglip") != NULL;
   accel_classifications *result = accel__task_result(sizeof *result);
-  picture_job job = {.ep = ep};
+  accel__picture_job job = {.ep = ep};
   accel_tensors *texts = NULL;
   accel__encoding *enc = calloc((size_t)n_labels + 1, sizeof *enc);
   accel_status status = ACCEL_OK;
@@ -125,7 +117,7 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   const char **text = accel__arena_array(job.arena, n_labels, sizeof *text);
   if (!count || !score || !text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
-  ACCEL_GOTO(begin(&job, "zero-shot-image-classification"));
+  ACCEL_GOTO(accel__picture_begin(&job, "zero-shot-image-classification"));
   for (uint32_t i = 0; i < n_labels; i++)
     if (!(text[i] = sentence(job.arena, hypothesis, labels[i]))) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   accel__encode_options how = {.add_special_tokens = true,
@@ -137,7 +129,7 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   for (uint32_t i = 0; i < n; i++) {
     accel_tensors *found = NULL;
     int32_t side[2];
-    ACCEL_GOTO(run_picture(&job, &images[i], names, 1, side, &found));
+    ACCEL_GOTO(accel__picture_run(&job, &images[i], names, 1, side, &found));
     status = accel__rank_labels(found->item[0].data, labels, n_labels, siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX,
                                 job.arena, &score[i], &count[i]);
     accel__tensors_free(&found);
@@ -155,8 +147,8 @@ done:
 /* ---- objects ---- */
 
 /* logits [1, queries, classes + 1], the last of which says "nothing"; pred_boxes [1, queries, 4]: centre and sides, of 1. */
-static accel_status take_objects(const picture_job *job, const accel_tensors *found, const int32_t side[2], double threshold,
-                                 const accel_detection **out, uint32_t *count) {
+static accel_status take_objects(const accel__picture_job *job, const accel_tensors *found, const int32_t side[2],
+                                 double threshold, const accel_detection **out, uint32_t *count) {
   const accel_tensor *logits = accel__find_tensor(found, "logits"), *boxes = accel__find_tensor(found, "pred_boxes");
   const size_t queries = (size_t)logits->dim[1], classes = (size_t)logits->dim[2];
   accel_detection *list = accel__arena_array(job->arena, queries, sizeof *list);
@@ -189,18 +181,19 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
                                    const accel_detect_params *params, accel_detections **out) {
   static const char *const names[] = {"logits", "pred_boxes"};
   accel_detections *result = accel__task_result(sizeof *result);
-  picture_job job = {.ep = ep};
+  accel__picture_job job = {.ep = ep};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   job.arena = accel__task_arena(result);
   uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
   const accel_detection **object = accel__arena_array(job.arena, n, sizeof *object);
   int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
           *width = accel__arena_array(job.arena, n, sizeof *width);
-  accel_status status = count && object && height && width ? begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status =
+      count && object && height && width ? accel__picture_begin(&job, "object-detection") : ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     accel_tensors *found = NULL;
     int32_t side[2] = {0, 0};
-    status = run_picture(&job, &images[i], names, 2, side, &found);
+    status = accel__picture_run(&job, &images[i], names, 2, side, &found);
     height[i] = side[0];
     width[i] = side[1];
     if (status == ACCEL_OK) status = take_objects(&job, found, side, params->threshold, &object[i], &count[i]);

@@ -36,6 +36,8 @@ accel_status accel__image_new(int64_t width, int64_t height, const char *name, a
 /* Decoders: pixels as stored (not turned), and the Exif orientation, 1 .. 8. */
 accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation);
 accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation);
+/* An 8-bit RGB PNG file, under a temporary name first. */
+accel_status accel__png_write(const char *path, const accel__image *image);
 /* Orientation in a TIFF block as Exif has it ("II" or "MM" first); 1 when it tells none. */
 int accel__exif_orientation(const uint8_t *tiff, size_t n);
 

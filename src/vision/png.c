@@ -6,6 +6,7 @@
 
 #include <png.h>
 
+#include "core/file.h"
 #include "vision/image.h"
 
 typedef struct reader {
@@ -104,5 +105,25 @@ accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, 
   free(r->rows);
   free(r->wide);
   free(r);
+  return status;
+}
+
+/* ---- writing ---- */
+
+accel_status accel__png_write(const char *path, const accel__image *image) {
+  png_image png = {.version = PNG_IMAGE_VERSION,
+                   .width = (png_uint_32)image->width,
+                   .height = (png_uint_32)image->height,
+                   .format = PNG_FORMAT_RGB};
+  png_alloc_size_t n = PNG_IMAGE_PNG_SIZE_MAX(png); /* so that one pass suffices */
+  uint8_t *bytes = malloc(n);
+  if (!bytes) return accel__no_memory(n);
+  accel_status status;
+  if (png_image_write_to_memory(&png, bytes, &n, 0, image->pixels, 0, NULL))
+    status = accel__file_write(path, bytes, n);
+  else
+    status = accel__fail(ACCEL_ERROR_IO, "%s: libpng cannot write it: %s", path, png.message);
+  png_image_free(&png);
+  free(bytes);
   return status;
 }

@@ -17,6 +17,7 @@ from ._generate import Generation, Session, Token
 from ._model import Model, Placement, Ticket, Tokenizer, preprocess
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list
+from ._pictures import Segmentation, draw_objects
 from ._pipelines import Pipeline, pipeline
 from ._tensors import ModelOutput, Tensor
 
@@ -111,7 +112,7 @@ def find_model(model: str) -> str:
 __all__ = [
     "AccelError", "AccelTimeoutError", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
     "DeviceUnavailableError", "DoesNotFitError", "Fit", "FormatError", "Generation", "MODEL_REGISTRY", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
-    "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Session", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
-    "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "find_model", "fit", "get_dependencies",
+    "NotFoundError", "Pipeline", "Placement", "QueueFullError", "Segmentation", "Session", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
+    "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "find_model", "fit", "get_dependencies",
     "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "run_precision_tests", "set_precision_profile", "verify", "__version__",
 ]

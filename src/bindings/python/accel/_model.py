@@ -11,6 +11,7 @@ from . import _types as T
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
+from ._pictures import Segmentation, segment_images
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
 
@@ -265,6 +266,10 @@ class Model:
                    for o in (found.object[i][k] for k in range(found.count[i]))] for i in range(found.n)]
         lib.accel_detections_free(C.byref(pointer))
         return result
+
+    def segment_images(self, images: Sequence[Media]) -> List[Segmentation]:
+        """What each pixel of each picture (a path, or the bytes of a file) shows."""
+        return segment_images(self.handle, images)
 
     def transcribe(self, sounds: Sequence[Media], timestamps: Optional[str] = None) -> List[Dict[str, Any]]:
         """{"text"} for each sound (a path, or the bytes of a file); with timestamps "char" or "word" also "chunks":

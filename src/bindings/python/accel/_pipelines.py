@@ -4,9 +4,10 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
+from . import _types as T
 from ._context import Context
 from ._model import Model, Placement
-from ._tensors import _np
+from ._tensors import _np, make
 
 Texts = Union[str, Sequence[str]]
 ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification", "embeddings": "feature-extraction"}
@@ -179,6 +180,29 @@ class ObjectDetectionPipeline(Pipeline):
         return found[0] if single else found
 
 
+def _mask(mask: bytes, height: int, width: int) -> Any:
+    """As transformers gives it, where Pillow is there; else a uint8 array [height, width]."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return make(mask, T.U8, (height, width))
+    return Image.frombytes("L", (width, height), mask)
+
+
+class ImageSegmentationPipeline(Pipeline):
+    """[{"score", "label", "mask"}, ...] for a picture, a list of such lists for several.  The mask is a picture of Pillow's (without Pillow an
+    array [height, width]), 255 where the label is; score is None."""
+    task = "image-segmentation"
+
+    def __call__(self, inputs: Any, subtask: Optional[str] = None) -> Any:
+        files, single = _files(inputs)
+        if subtask not in (None, "semantic"):
+            raise ValueError(f"subtask '{subtask}' is not supported; known: semantic")
+        found = [[{"score": s["score"], "label": s["label"], "mask": _mask(m.mask(s["id"]), m.height, m.width)} for s in m.segments]
+                 for m in self.model.segment_images(files)]
+        return found[0] if single else found
+
+
 class AutomaticSpeechRecognitionPipeline(Pipeline):
     """{"text"} for a sound, a list of them for several; with return_timestamps "char" or "word" also "chunks"."""
     task = "automatic-speech-recognition"
@@ -192,14 +216,14 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, ImageClassificationPipeline, AudioClassificationPipeline, ZeroShotImageClassificationPipeline,
-    ObjectDetectionPipeline, AutomaticSpeechRecognitionPipeline)}
+    ObjectDetectionPipeline, ImageSegmentationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None:

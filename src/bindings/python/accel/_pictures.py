@@ -1,0 +1,61 @@
+"""Segments of pictures, and results drawn into them."""
+from __future__ import annotations
+
+import ctypes as C
+from typing import Any, Dict, List, Optional, Sequence
+
+from . import _types as T
+from ._native import Media, check, decode, encode, lib, media_array
+from ._tensors import _np, make
+
+
+class Segmentation:
+    """What each pixel of a picture shows: `map` [height, width] holds ids, `segments` the ids that are there as
+    {"id", "label", "score", "pixels", "area"} (score None: semantic segmentation has none; area: share of the picture)."""
+
+    def __init__(self, found: Any, i: int) -> None:
+        self.height, self.width = found.height[i], found.width[i]
+        self.segments: List[Dict[str, Any]] = [
+            {"id": s.id, "label": decode(s.label), "score": None if s.score != s.score else s.score, "pixels": s.pixels, "area": s.area}
+            for s in (found.segment[i][k] for k in range(found.count[i]))]
+        self._map = C.string_at(found.map[i], 4 * self.height * self.width)
+
+    @property
+    def map(self) -> Any:
+        return make(self._map, T.I32, (self.height, self.width))
+
+    def mask(self, id: int) -> bytes:
+        """255 where a pixel belongs to `id`, else 0: height * width bytes, row by row."""
+        if _np is not None:
+            return ((self.map == id).astype(_np.uint8) * 255).tobytes()
+        return bytes(255 if pixel == id else 0 for pixel in memoryview(self._map).cast("i"))
+
+    def draw(self, path: str, image: Optional[Media] = None) -> None:
+        """A PNG file of the classes' colours, over `image` (the picture segmented) where that is given, with a legend."""
+        segments = (T.accel_segment * max(len(self.segments), 1))()
+        for to, s in zip(segments, self.segments):
+            to.id, to.label, to.pixels, to.area = s["id"], encode(s["label"]), s["pixels"], s["area"]
+        pixels = C.create_string_buffer(self._map, len(self._map))
+        found = T.accel_segmentations(
+            1, C.pointer(C.c_uint32(len(self.segments))), C.pointer(C.cast(segments, C.POINTER(T.accel_segment))), C.pointer(C.c_int32(self.height)),
+            C.pointer(C.c_int32(self.width)), C.pointer(C.cast(pixels, C.POINTER(C.c_int32))))
+        media = None if image is None else media_array([image])
+        check(lib.accel_draw_segments(media, C.byref(found), 0, encode(str(path))))
+
+
+def segment_images(handle: Any, images: Sequence[Media]) -> List[Segmentation]:
+    media, pointer = media_array(images), C.POINTER(T.accel_segmentations)()
+    check(lib.accel_segment_images(handle, media, len(images), C.byref(pointer)))
+    result = [Segmentation(pointer.contents, i) for i in range(pointer.contents.n)]
+    lib.accel_segmentations_free(C.byref(pointer))
+    return result
+
+
+def draw_objects(image: Media, objects: Sequence[Dict[str, Any]], path: str) -> None:
+    """A PNG file of the picture with what an object-detection pipeline found in it framed and named."""
+    labels = sorted({o["label"] for o in objects})
+    items = (T.accel_detection * max(len(objects), 1))()
+    for to, o in zip(items, objects):
+        to.score, to.id, to.label = o["score"], labels.index(o["label"]), encode(o["label"])
+        to.xmin, to.ymin, to.xmax, to.ymax = (o["box"][side] for side in ("xmin", "ymin", "xmax", "ymax"))
+    check(lib.accel_draw_objects(media_array([image]), items, len(objects), encode(str(path))))

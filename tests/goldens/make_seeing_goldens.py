@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Makes tests/fixtures/seeing: tiny random models that tell about pictures, with their processors and tokenizers, and what transformers makes of pictures.
+
+    python3 tests/goldens/make_seeing_goldens.py [name ...]      needs torchvision and Pillow beside requirements.txt
+
+One directory per model with golden.json; files are relative to tests/fixtures.
+"""
+import json
+import os
+import pathlib
+import shutil
+import sys
+import warnings
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+warnings.filterwarnings("ignore")
+import numpy
+import torch
+import transformers as T
+from safetensors.torch import save_file
+
+from make_encoder_goldens import randomise
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
+ROOT = FIXTURES / "seeing"
+PICTURES = [f"image/pictures/{n}" for n in ("rgb.png", "turned_6.jpg", "grey_alpha.png", "colour_420.jpg")]
+
+
+def paths(files):
+    return [str(FIXTURES / f) for f in files]
+
+
+def write(directory, **golden):
+    (directory / "golden.json").write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def save(name, model, *parts):
+    directory = ROOT / name
+    shutil.rmtree(directory, ignore_errors=True)
+    randomise(model)
+    model.eval()
+    model.save_pretrained(directory)
+    for part in parts:
+        part.save_pretrained(directory)
+    return directory
+
+
+# ---- segments ----
+
+def segment(name, **config):
+    labels = ["wall", "sky", "tree", "road", "car"]
+    model = T.SegformerForSemanticSegmentation(T.SegformerConfig(
+        num_encoder_blocks=2, depths=[1, 1], sr_ratios=[2, 1], hidden_sizes=[8, 12], num_attention_heads=[1, 2], patch_sizes=[7, 3], strides=[4, 2],
+        mlp_ratios=[2, 2], decoder_hidden_size=16, id2label=dict(enumerate(labels)), **config))
+    directory = save(name, model, T.SegformerImageProcessor(size={"height": 64, "width": 64}))
+    run = T.pipeline("image-segmentation", model=str(directory), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    maps, want = {}, []
+    for f, path in zip(PICTURES, paths(PICTURES)):
+        found = run(path)
+        assert all(s["score"] is None for s in found)
+        masks = [numpy.asarray(s["mask"]) for s in found]
+        ids = numpy.zeros(masks[0].shape, numpy.uint8)
+        for s, mask in zip(found, masks):
+            ids[mask == 255] = labels.index(s["label"])
+        maps[f] = torch.from_numpy(ids)
+        want.append([{"label": s["label"], "pixels": int((m == 255).sum())} for s, m in zip(found, masks)])
+    assert max(len(w) for w in want) > 2, want
+    save_file(maps, directory / "maps.safetensors")
+    write(directory, files=PICTURES, want=want)
+
+
+# ---- text about pictures: ids as `accel verify` compares them, and what the tool prints ----
+
+MARGIN = 1e-3
+WORDS = ("<pad> <s> </s> <unk> <image> user assistant : ? . , what is this a an the of in on with and picture photo cat dog tree road sky sea car house "
+         "red green blue grey white black big small old new one two three many people man woman child sits stands runs near far left right up down").split()
+GREEDY, BEAM = dict(max_new_tokens=12), dict(max_new_tokens=8, num_beams=3, num_return_sequences=2)
+TALK = ("{% for m in messages %}{{ m['role'] }}: {% for c in m['content'] if c['type'] == 'image' %}<image> {% endfor %}"
+        "{% for c in m['content'] if c['type'] == 'text' %}{{ c['text'] }} {% endfor %}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
+SEEN = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=20, patch_size=5)
+SPEAKS = dict(vocab_size=len(WORDS), hidden_size=24, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+def tokenizer(after="<s> $A"):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
+    t.normalizer = normalizers.Lowercase()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.post_processor = processors.TemplateProcessing(single=after, special_tokens=[("<s>", 1), ("</s>", 2)])
+    return T.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", padding_side="left",
+                                     additional_special_tokens=["<image>"], extra_special_tokens={"image_token": "<image>"})
+
+
+def clear(out, start, eos):
+    """No step of a row that still runs has two tokens within MARGIN."""
+    for row, ids in enumerate(out.sequences):
+        new = ids[start:].tolist()
+        live = new.index(eos) + 1 if eos in new else len(new)
+        for s in out.scores[:live]:
+            two = s[row].float().topk(2).values
+            if (two[0] - two[1]).item() <= MARGIN:
+                return False
+    return True
+
+
+def talk(model, head, inputs, how, eos):
+    """The result of generate, or None where rounding could decide."""
+    with torch.no_grad():
+        out = model.generate(**{k: v.clone() for k, v in inputs.items()}, **how, do_sample=False, return_dict_in_generate=True, output_scores=True)
+        if "num_beams" not in how:
+            return out if clear(out, out.sequences.shape[1] - len(out.scores), eos) else None
+        noise = head.register_forward_hook(lambda m, i, o: o + MARGIN * torch.randn(o.shape, generator=torch.Generator().manual_seed(1)))
+        again = model.generate(**{k: v.clone() for k, v in inputs.items()}, **how, do_sample=False)
+        noise.remove()
+        return out if torch.equal(again, out.sequences) else None
+
+
+def ids_goldens(directory, model, head, make_inputs, eos):
+    """golden.<Class>.<case>.safetensors of the first inputs whose tokens are clear."""
+    lines = []
+    for case, how in (("greedy", GREEDY), ("beam", BEAM)):
+        for attempt in range(200):
+            torch.manual_seed(1000 + attempt)
+            inputs = make_inputs()
+            out = talk(model, head, inputs, how, eos)
+            if out is not None:
+                break
+        else:
+            raise SystemExit(f"{directory.name} {case}: nothing is clear")
+        tensors = {f"in.{k}": v for k, v in inputs.items()} | {"out.sequences": out.sequences}
+        if case == "beam":
+            tensors["out.sequences_scores"] = out.sequences_scores
+        args = dict(how) | {"pad_token_id": 0}
+        file = f"golden.{type(model).__name__}.{case}.safetensors"
+        save_file({k: v.contiguous().clone() for k, v in tensors.items()}, directory / file,
+                  metadata={"mode": "generate", "max_new_tokens": str(args.pop("max_new_tokens")), "args": json.dumps(args)})
+        lines.append(f"../seeing/{directory.name} {file} {type(model).__name__}")
+    return lines
+
+
+def load(directory, cls):
+    return cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def answers(model, processor, cases, eos, kind):
+    """What the model says to each (text, files); those that rounding could decide are left out."""
+    from PIL import Image
+    from transformers.image_utils import load_image
+    kept = []
+    for text, files in cases:
+        images = [load_image(p) for p in paths(files)]
+        if kind == "question" and hasattr(processor, "chat_template") and processor.chat_template:
+            content = [{"type": "image", "image": i} for i in images] + [{"type": "text", "text": text}]
+            inputs = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
+        else:
+            inputs = processor(images=images, **({"text": text} if text else {}), return_tensors="pt")
+        inputs = {k: v for k, v in inputs.items() if k != "token_type_ids"}
+        out = talk(model, None, inputs, GREEDY, eos)
+        if out is None:
+            continue
+        new = out.sequences[0, out.sequences.shape[1] - len(out.scores):]
+        whole = kind == "caption"  # the tool prints the prompt's words, too
+        kept.append({"text": text, "files": files, "want": processor.tokenizer.decode(out.sequences[0] if whole else new, skip_special_tokens=True), "ids": new.tolist(),
+                     "prompt_tokens": int(inputs["input_ids"].shape[1]) if "input_ids" in inputs else 1})
+    assert len(kept) > len(cases) // 2, kept
+    return kept
+
+
+def blip(name, cls):
+    config = T.BlipConfig(text_config={**SPEAKS, "hidden_size": 20, "max_position_embeddings": 40, "sep_token_id": 2, "encoder_hidden_size": 24},
+                          vision_config={**SEEN, "image_size": 24, "patch_size": 6}, projection_dim=14, image_text_hidden_size=11)
+    processor = T.BlipProcessor(T.BlipImageProcessor(size={"height": 24, "width": 24}), tokenizer("<s> $A </s>"))
+    directory = save(name, cls(config), processor)
+    model = load(directory, cls)
+    asks = cls is T.BlipForQuestionAnswering
+
+    def inputs():
+        ids = torch.randint(5, len(WORDS), (2, 6))
+        ids[:, 0], ids[:, -1] = 1, 2
+        return {"input_ids": ids, "pixel_values": torch.randn(2, 3, 24, 24)}
+
+    lines = ids_goldens(directory, model, model.text_decoder.cls, inputs, 2)
+    texts = ["what is this ?", "is the cat red ?"] if asks else [None, "a photo of"]
+    cases = answers(model, processor, [(t, [f]) for t in texts for f in PICTURES], 2, "question" if asks else "caption")
+    write(directory, cases=cases)
+    return lines
+
+
+def llava(name, tiles=False):
+    vision = {"model_type": "clip_vision_model", **SEEN}
+    text = {"model_type": "llama", **SPEAKS, "num_key_value_heads": 2, "max_position_embeddings": 512}
+    size = dict(size={"shortest_edge": 20}, crop_size={"height": 20, "width": 20})
+    how = dict(patch_size=5, vision_feature_select_strategy="default", num_additional_image_tokens=1, image_token="<image>", chat_template=TALK)
+    if tiles:
+        pins = [[20, 40], [40, 20], [40, 40]]
+        cls, config = T.LlavaNextForConditionalGeneration, T.LlavaNextConfig(text_config=text, vision_config=vision, image_token_index=4, image_grid_pinpoints=pins)
+        processor = T.LlavaNextProcessor(T.LlavaNextImageProcessor(image_grid_pinpoints=pins, **size), tokenizer(), **how)
+    else:
+        cls, config = T.LlavaForConditionalGeneration, T.LlavaConfig(text_config=text, vision_config=vision, image_token_index=4)
+        processor = T.LlavaProcessor(T.CLIPImageProcessor(**size), tokenizer(), **how)
+    model = cls(config)
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    directory = save(name, model, processor)
+    model = load(directory, cls)
+
+    def inputs():
+        from PIL import Image
+        import numpy as np
+        noise = np.random.default_rng(int(torch.randint(1 << 30, (1,))))
+        sides = [(15, 37), (50, 22), (30, 31)]
+        images = [[Image.fromarray(noise.integers(0, 255, (*sides[i], 3), dtype=np.uint8)) for i in row] for row in ((0, 1), (2,))]
+        word = lambda: " ".join(WORDS[i] for i in torch.randint(11, len(WORDS), (3,)))
+        made = processor(images=images, text=[f"{word()} <image> {word()} <image> {word()}", f"<image> {word()}"], padding=True, return_tensors="pt")
+        return {k: v for k, v in made.items() if k != "token_type_ids"}
+
+    lines = ids_goldens(directory, model, model.lm_head, inputs, 2)
+    questions = answers(model, processor, [("what is this ?", PICTURES[:1]), ("is the cat red ?", PICTURES[1:2]), ("how many ?", PICTURES[2:4]), ("what is the sea ?", PICTURES[3:])], 2, "question")
+    plain = answers(model, processor, [("a <image> photo of", PICTURES[:1]), ("<image> and <image> : the", PICTURES[1:3]), ("the cat sits", [])][:2], 2, "text")
+    write(directory, cases=questions, plain=plain)
+    return lines
+
+
+def main(wanted):
+    torch.set_num_threads(1)
+    T.logging.disable_progress_bar()
+    kinds = {"segformer": segment, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
+             "llava": llava, "llava_next": lambda n: llava(n, True)}
+    listing = FIXTURES / "models" / "goldens_seeing.list"
+    lines = listing.read_text().splitlines() if listing.exists() else []
+    for name, make in kinds.items():
+        if not wanted or name in wanted:
+            lines = [l for l in lines if l.split()[0] != f"../seeing/{name}"] + (make(name) or [])
+            listing.write_text("\n".join(sorted(lines)) + "\n")
+            print(name, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

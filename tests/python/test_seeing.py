@@ -1,0 +1,147 @@
+"""Models that tell about pictures against what transformers gave for the same files (tests/fixtures/seeing, made by tests/goldens/make_seeing_goldens.py), through
+the accel tool and the Python package, on each device given in ACCEL_TEST_DEVICES; and what is drawn.
+"""
+import json
+import os
+import struct
+import sys
+import tempfile
+import unittest
+import zlib
+
+from test_tasks import BUILD, DEVICES, ROOT, accel as tool
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
+from sanitized import run_under_sanitizer  # noqa: E402
+if __name__ == "__main__":
+    run_under_sanitizer(LIBRARY)
+os.environ["ACCEL_LIBRARY"] = LIBRARY
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
+import accel  # noqa: E402
+
+FIXTURES = os.path.join(ROOT, "tests", "fixtures")
+SEEING = os.path.join(FIXTURES, "seeing")
+
+
+def path(name):
+    return os.path.join(FIXTURES, name)
+
+
+def golden(name):
+    with open(os.path.join(SEEING, name, "golden.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def read_safetensors(file):
+    """{name: (shape, bytes)}"""
+    with open(file, "rb") as f:
+        data = f.read()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + n])
+    return {k: (v["shape"], data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in header.items() if k != "__metadata__"}
+
+
+def read_png(file):
+    """(width, height, rows of RGB bytes) of an 8-bit RGB PNG, with nothing but the standard library."""
+    with open(file, "rb") as f:
+        data = f.read()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n", file
+    at, packed, head = 8, b"", None
+    while at < len(data):
+        (n,), kind = struct.unpack(">I", data[at:at + 4]), data[at + 4:at + 8]
+        body = data[at + 8:at + 8 + n]
+        head = struct.unpack(">IIBBBBB", body) if kind == b"IHDR" else head
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + n
+    width, height, depth, colour = head[:4]
+    assert (depth, colour) == (8, 2), head
+    raw, stride, rows, before = zlib.decompress(packed), 3 * width, [], bytearray(3 * width)
+    for y in range(height):
+        method, line = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
+        for i in range(stride):
+            a, b, c = (line[i - 3] if i >= 3 else 0), before[i], (before[i - 3] if i >= 3 else 0)
+            p = a + b - c
+            nearest = min((abs(p - v), k, v) for k, v in enumerate((a, b, c)))[2]
+            line[i] = (line[i] + (0, a, b, (a + b) // 2, nearest)[method]) & 255
+        rows.append(bytes(line))
+        before = line
+    return width, height, rows
+
+
+class Segments(unittest.TestCase):
+    def test_as_transformers_gives_them(self):
+        want, maps = golden("segformer"), read_safetensors(os.path.join(SEEING, "segformer", "maps.safetensors"))
+        for device in DEVICES:
+            with accel.Model(os.path.join(SEEING, "segformer"), device=device) as model:
+                for file, found, expected in zip(want["files"], model.segment_images([path(f) for f in want["files"]]), want["want"]):
+                    (height, width), ids = maps[file]
+                    self.assertEqual([found.height, found.width], [height, width])
+                    got = [i for row in found.map.tolist() for i in row]
+                    # rounding may move a pixel where two classes are equal
+                    self.assertLessEqual(sum(a != b for a, b in zip(got, ids)), len(ids) // 2000, file)
+                    self.assertEqual([s["label"] for s in found.segments], [w["label"] for w in expected])
+                    for s, w in zip(found.segments, expected):
+                        self.assertLessEqual(abs(s["pixels"] - w["pixels"]), len(ids) // 2000)
+                        self.assertEqual(s["pixels"], got.count(s["id"]))
+                        self.assertAlmostEqual(s["area"], s["pixels"] / len(ids))
+
+    def test_pipeline(self):
+        run = accel.pipeline("image-segmentation", os.path.join(SEEING, "segformer"), device="cpu")
+        want = golden("segformer")
+        found = run(path(want["files"][0]))
+        self.assertEqual([(s["label"], s["score"]) for s in found], [(w["label"], None) for w in want["want"][0]])
+        self.assertEqual(len(run([path(f) for f in want["files"][:2]])), 2)
+        with self.assertRaises(ValueError):
+            run(path(want["files"][0]), subtask="panoptic")
+
+    def test_tool(self):
+        want = golden("segformer")
+        with tempfile.TemporaryDirectory() as work:
+            colours, drawn = os.path.join(work, "c.png"), os.path.join(work, "d.png")
+            out, _ = tool("segment", os.path.join(SEEING, "segformer"), *[path(f) for f in want["files"]], "--output", colours, "--draw", drawn, "--json", "--quiet")
+            results = json.loads(out)["results"]
+            self.assertEqual([[(s["label"], s["score"]) for s in r] for r in results], [[(w["label"], None) for w in r] for r in want["want"]])
+            for i, r in enumerate(results):
+                width, height, rows = read_png(os.path.join(work, f"c.{i + 1}.png"))
+                pixels = [row[3 * x:3 * x + 3] for row in rows for x in range(width)]
+                self.assertEqual(sorted(pixels.count(c) for c in set(pixels)), sorted(s["pixels"] for s in r))
+                self.assertEqual(read_png(os.path.join(work, f"d.{i + 1}.png"))[:2], (width, height))
+
+
+class Drawing(unittest.TestCase):
+    def test_frames(self):
+        model, picture = os.path.join(FIXTURES, "media", "detr"), path("image/pictures/rgb.png")
+        with tempfile.TemporaryDirectory() as work:
+            drawn, plain = os.path.join(work, "drawn.png"), os.path.join(work, "plain.png")
+            out, _ = tool("detect-objects", model, picture, "--threshold", "0.25", "--draw", drawn, "--json", "--quiet")
+            objects = json.loads(out)["results"][0]
+            self.assertTrue(objects)
+            tool("detect-objects", model, picture, "--threshold", "1", "--draw", plain, "--quiet")
+            (width, height, rows), (_, _, before) = read_png(drawn), read_png(plain)
+            last = objects[-1]["box"]  # nothing is drawn over the lower left corner of the last frame but itself
+            x, y = max(0, last["xmin"]), min(height - 1, last["ymax"])
+            if y == last["ymax"] and x == last["xmin"]:
+                self.assertNotEqual(rows[y][3 * x:3 * x + 3], before[y][3 * x:3 * x + 3])
+            changed = sum(a != b for a, b in zip(b"".join(rows), b"".join(before)))
+            self.assertTrue(0 < changed)
+            accel.draw_objects(picture, objects, os.path.join(work, "python.png"))
+            self.assertEqual(read_png(os.path.join(work, "python.png"))[:2], (width, height))
+
+    def test_what_cannot_be(self):
+        model, picture = os.path.join(FIXTURES, "media", "detr"), path("image/pictures/rgb.png")
+        for expected, words, args in ((1, "nowhere", ("detect-objects", model, picture, "--draw", "/nowhere/out.png")),
+                                      (3, "object-detection", ("segment", model, picture)),
+                                      (1, "nowhere.png", ("segment", os.path.join(SEEING, "segformer"), path("image/nowhere.png"))),
+                                      (1, "cut.jpg", ("segment", os.path.join(SEEING, "segformer"), path("image/bad/cut.jpg")))):
+            _, err = tool(*args, expected=expected)
+            self.assertIn(words, err)
+        with accel.Model(os.path.join(SEEING, "segformer"), device="cpu") as model:
+            (found,) = model.segment_images([picture])
+            with self.assertRaises(accel.ArgumentError):  # another picture than the one segmented
+                found.draw(os.devnull, path("image/pictures/turned_6.jpg"))
+
+
+if __name__ == "__main__":
+    unittest.main()
