@@ -99,7 +99,7 @@ accel__logits_input accel__request_input(const accel__request *r, const accel__h
                                .prompt = r->prompt.n,
                                .padding = r->padding,
                                .max_length = (int64_t)r->padding + r->prompt.n + r->new_tokens,
-                               .encoder = r->encoder.n ? r->encoder : r->prompt};
+                               .encoder = r->encodes ? r->encoder.ids : r->prompt};
 }
 
 accel_status accel__request_begin(accel__request *r) {
@@ -112,7 +112,7 @@ accel_status accel__request_begin(accel__request *r) {
   r->done = calloc(n, sizeof *r->done);
   if (!r->running || !r->done) ACCEL_GOTO(accel__no_memory(n * sizeof *r->running));
   for (; r->n_running < n; r->n_running++) ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
-  r->running[0].sequence = r->sequence;
+  r->running[0].sequence = r->forks ? -1 : r->sequence;
   r->running[0].held = r->sequence >= 0 ? r->held : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
 done:
@@ -155,8 +155,8 @@ static accel_status seat(accel__engine *e, accel__request *r) {
   if (h->sequence >= 0) return ACCEL_OK;
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
-  if (!r->encodes) return ACCEL_OK;
-  return e->model->encode(e->model->self, h->sequence, r->encoder.id, r->encoder.n);
+  if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
+  return r->encodes ? e->model->encode(e->model->self, h->sequence, &r->encoder) : ACCEL_OK;
 }
 
 void accel__engine_join(accel__engine *e, accel__request *r) {

@@ -38,6 +38,7 @@ typedef struct accel__hypothesis {
   accel_token_logprob *highest; /* [generated][request.logprobs] of it, best first; id -1 where there are fewer */
   double *ms;                   /* [generated] since the request began */
   uint32_t room_told;
+  double sum;  /* of log probabilities of the tokens as they were chosen: after the processors, without the temperature */
   float score; /* beam search: sum of log probabilities, then divided by length^penalty */
   accel__finish finish;
 } accel__hypothesis;
@@ -47,17 +48,19 @@ typedef struct accel__request {
   const accel__generate_config *config;
   const accel__tokenizer *tokenizer; /* NULL: no texts and no stop strings */
   accel__ids prompt;                 /* of the decoder; at least one token */
-  accel__ids encoder;                /* input of the encoder; for decoders the prompt */
-  bool encodes;                      /* the encoder has to run first */
+  accel__encoder_input encoder;      /* what the encoder reads, when */
+  bool encodes;                      /* it has to run first */
   uint32_t padding;                  /* see accel__logits_input */
   uint32_t new_tokens;               /* at most */
   uint32_t logprobs;                 /* alternatives to tell for each token */
   bool want_logprobs, keep_special, keep_stop;
+  bool want_sum;       /* accel__hypothesis.sum, of sampling */
   uint32_t number;     /* of the prompt, for `told` */
   accel_token_fn told; /* may be NULL */
   void *told_user;
   int32_t sequence; /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
   uint32_t held;    /* when `held` counts what it has then; -1: one is made, and dropped at the end */
+  bool forks;       /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests share */
   /* state and outcome */
   accel__hypothesis *running, *done; /* done[0 .. n_done): in order of their numbers; of beams, best first */
   uint32_t n_running, n_done;

@@ -30,14 +30,18 @@ accel_generate_params accel__generate_defaults(void) {
                                  .logprobs = -1};
 }
 
+accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena, accel__json_file *out) {
+  const char *path = ep->directory ? accel__path_join(arena, ep->directory, "generation_config.json") : NULL;
+  *out = (accel__json_file){0};
+  if (ep->directory && !path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return path && accel__file_exists(path) ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_OK;
+}
+
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
-  accel__json_file file = {0};
-  const char *path = ep->directory ? accel__path_join(&plan->arena, ep->directory, "generation_config.json") : NULL;
-  if (ep->directory && !path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  bool there = path && accel__file_exists(path);
-  if (there) ACCEL_TRY(accel__json_read(path, MAX_CONFIG, &file));
-  accel_status status = accel__generate_config_read(there ? &file : NULL, &ep->config, &plan->arena, &plan->config);
+  accel__json_file file;
+  ACCEL_TRY(accel__generate_file(ep, &plan->arena, &file));
+  accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
   accel__json_free(&file);
   return status;
 }
@@ -145,14 +149,11 @@ static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_p
   return ACCEL_OK;
 }
 
-accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                     const accel_generate_params *params, accel__ids prompt, uint32_t number,
-                                     int64_t context, accel__request *out) {
-  uint32_t padding = out->padding;
-  *out = (accel__request){.config = &plan->config,
+static accel__request request_of(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                 const accel_generate_params *params, accel__ids prompt, uint32_t number) {
+  return (accel__request){.config = &plan->config,
                           .tokenizer = accel__processor_for(ep)->tokenizer,
                           .prompt = prompt,
-                          .padding = padding,
                           .logprobs = params->logprobs > 0 ? (uint32_t)params->logprobs : 0,
                           .want_logprobs = params->logprobs >= 0,
                           .keep_special = params->keep_special != 0,
@@ -161,20 +162,45 @@ accel_status accel__generate_request(const accel_endpoint *ep, const accel__gene
                           .told = params->told,
                           .told_user = params->told_user,
                           .sequence = -1};
+}
+
+/* decoder_start_token_id alone. */
+static accel_status start_of(const accel_endpoint *ep, const accel__generate_plan *plan, accel__ids *out) {
+  int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
+  int64_t id = plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
+  if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (id < 0 || id >= ep->model->vocab_size)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
+  *start = (int32_t)id;
+  *out = (accel__ids){start, 1};
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, const accel__encoder_input *encoder,
+                                     accel__ids decoder, uint32_t number, int64_t context, accel__request *out) {
+  if (encoder->ids.n || !encoder->n_tensors) ACCEL_TRY(check_ids(ep, encoder->ids, number));
+  if (context > 0 && encoder->ids.n > context) return too_long(ep, number, encoder->ids.n, 0, context);
+  if (decoder.n)
+    ACCEL_TRY(check_ids(ep, decoder, number));
+  else
+    ACCEL_TRY(start_of(ep, plan, &decoder));
+  *out = request_of(ep, plan, params, decoder, number);
+  out->encoder = *encoder;
+  out->encodes = true;
+  return new_tokens(ep, plan, number, decoder.n, decoder.n, context, &out->new_tokens);
+}
+
+accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids prompt, uint32_t number,
+                                     int64_t context, accel__request *out) {
+  if (ep->model->is_encoder_decoder)
+    return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt}, (accel__ids){0}, number,
+                                   context, out);
+  uint32_t padding = out->padding;
+  *out = request_of(ep, plan, params, prompt, number);
+  out->padding = padding;
   ACCEL_TRY(check_ids(ep, prompt, number));
-  if (ep->model->is_encoder_decoder) {
-    int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
-    int64_t id = plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
-    if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
-    if (id < 0 || id >= ep->model->vocab_size)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no decoder_start_token_id, or one beyond the vocabulary", ep->name);
-    if (context > 0 && prompt.n > context) return too_long(ep, number, prompt.n, 0, context);
-    *start = (int32_t)id;
-    out->encoder = prompt;
-    out->encodes = true;
-    out->padding = 0;
-    out->prompt = (accel__ids){start, 1};
-  }
   return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n, context, &out->new_tokens);
 }
 
@@ -246,7 +272,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel
       ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
       result->new_tokens += item[at].n;
     }
-    result->prompt_tokens += r->encodes ? r->encoder.n : r->prompt.n;
+    result->prompt_tokens += r->encoder.ids.n ? r->encoder.ids.n : r->prompt.n;
     result->steps = r->steps > result->steps ? r->steps : result->steps;
     begin = r->begin_ms < begin ? r->begin_ms : begin;
     first = r->prefill_ms > first ? r->prefill_ms : first;

@@ -16,6 +16,8 @@ typedef struct accel__generate_plan {
 } accel__generate_plan;
 
 accel_generate_params accel__generate_defaults(void); /* nothing is set */
+/* generation_config.json; without a root when there is none.  Free with accel__json_free. */
+accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena, accel__json_file *out);
 /* The model's configuration with the caller's on top, checked.  Free with accel__generate_plan_free, after a failure, too.
  */
 accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
@@ -27,6 +29,11 @@ void accel__generate_plan_free(accel__generate_plan *plan);
 accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,
                                      const accel_generate_params *params, accel__ids prompt, uint32_t number,
                                      int64_t context, accel__request *out);
+/* The same for an encoder-decoder, whatever its encoder reads.  decoder: what it begins with; none: decoder_start_token_id.
+ * `encoder` is copied, its arrays are not. */
+accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, const accel__encoder_input *encoder,
+                                     accel__ids decoder, uint32_t number, int64_t context, accel__request *out);
 /* Steps until the n requests (joined here) are finished.  The status of the first that failed, with its message. */
 accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n);
 /* The result of finished requests; frees nothing of theirs. */

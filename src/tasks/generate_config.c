@@ -307,6 +307,7 @@ accel_status accel__generate_config_read(const accel__json_file *file, const acc
                                   .encoder_repetition_penalty = 1,
                                   .forced_bos = -1,
                                   .pad = -1,
+                                  .max_initial_timestamp = -1,
                                   .bos = -1,
                                   .decoder_start = -1};
   ACCEL_TRY(accel__generate_config_overlay(file ? file : config, false, arena, out));

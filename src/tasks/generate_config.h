@@ -46,6 +46,9 @@ typedef struct accel__generate_config {
   uint32_t n_bias, n_bad_words;
   int64_t forced_bos; /* -1 none */
   accel__ids forced_eos, suppress, begin_suppress;
+  /* Whisper's timestamps: tokens from first_timestamp on come in pairs and never fall, the first is at most
+   * max_initial_timestamp behind it (-1: any).  0: no such rules; the token before it says "no timestamps" */
+  int64_t first_timestamp, max_initial_timestamp;
   bool remove_invalid, renormalize, decays;
   int64_t decay_start;
   double decay_factor;

@@ -144,13 +144,46 @@ static void force_and_suppress(const accel__generate_config *c, const accel__log
   if (length == prompt + late) forbid_all(scores, vocab, c->begin_suppress);
 }
 
+/* ---- timestamps (WhisperTimeStampLogitsProcessor) ---- */
+
+static void forbid_range(float *scores, size_t vocab, int64_t from, int64_t to) {
+  if (to > (int64_t)vocab) to = (int64_t)vocab;
+  for (int64_t i = from < 0 ? 0 : from; i < to; i++) scores[i] = -INFINITY;
+}
+
+/* All timestamps together against the likeliest of the other tokens. */
+static bool timestamp_is_likelier(const float *scores, size_t vocab, size_t begin) {
+  float text = -INFINITY;
+  if (begin >= vocab) return false;
+  for (size_t i = 0; i < begin; i++) text = scores[i] > text ? scores[i] : text;
+  return accel__log_sum_exp(scores + begin, vocab - begin) > text;
+}
+
+static void follow_timestamps(const accel__generate_config *c, const accel__logits_input *in, float *scores, size_t vocab) {
+  const int64_t begin = c->first_timestamp, end = (int64_t)vocab;
+  const int32_t *said = in->ids.id + in->prompt;
+  const uint32_t n = in->ids.n - in->prompt;
+  const bool last = n >= 1 && said[n - 1] >= begin, before = n < 2 || said[n - 2] >= begin;
+  int64_t lowest = begin;
+  forbid(scores, vocab, (int32_t)begin - 1);
+  if (last && before) forbid_range(scores, vocab, begin, end);
+  if (last && !before) forbid_range(scores, vocab, 0, c->eos.n ? c->eos.id[0] : c->bos);
+  uint32_t i = n;
+  while (i > 0 && said[i - 1] < begin) i--;
+  if (i > 0) lowest = said[i - 1] + !(last && !before); /* the same again only as the second of a pair */
+  forbid_range(scores, vocab, begin, lowest);
+  if (n == 0) forbid_range(scores, vocab, 0, begin);
+  if (n == 0 && c->max_initial_timestamp >= 0) forbid_range(scores, vocab, begin + c->max_initial_timestamp + 1, end);
+  if (timestamp_is_likelier(scores, vocab, (size_t)begin)) forbid_range(scores, vocab, 0, begin);
+}
+
 /* ---- all of them ---- */
 
 bool accel__logits_change(const accel__generate_config *c) {
   return c->n_bias || c->n_bad_words || c->repetition_penalty != 1 || c->encoder_repetition_penalty != 1 ||
          c->presence_penalty != 0 || c->frequency_penalty != 0 || c->no_repeat_ngram > 0 || c->encoder_no_repeat_ngram > 0 ||
          c->min_length > 0 || c->min_new_tokens > 0 || c->forced_bos >= 0 || c->forced_eos.n || c->remove_invalid ||
-         c->decays || c->suppress.n || c->begin_suppress.n || c->renormalize || c->do_sample;
+         c->decays || c->first_timestamp > 0 || c->suppress.n || c->begin_suppress.n || c->renormalize || c->do_sample;
 }
 
 accel_status accel__logits_processors(const accel__generate_config *c, const accel__logits_input *in,
@@ -166,6 +199,7 @@ accel_status accel__logits_processors(const accel__generate_config *c, const acc
   forbid_ngrams(in->encoder, in->ids, c->encoder_no_repeat_ngram, scores, vocab);
   forbid_words(c, in->ids, scores, vocab);
   force_and_suppress(c, in, scores, vocab);
+  if (c->first_timestamp > 0) follow_timestamps(c, in, scores, vocab);
   return ACCEL_OK;
 }
 

@@ -2,8 +2,8 @@
  *
  * The order is GenerationMixin._get_logits_processor's: sequence bias, encoder repetition penalty, repetition penalty (then
  * presence and frequency penalty, which transformers does not have), n-grams, bad words, minimum lengths, forced and
- * suppressed tokens, then, when sampling, temperature, top-h, top-k, top-p, min-p, typical, epsilon, eta, and the
- * normalisation at the end.  Scores are fp32 and are changed in place; a token that may not come has -infinity.
+ * suppressed tokens, Whisper's timestamps, then, when sampling, temperature, top-h, top-k, top-p, min-p, typical, epsilon,
+ * eta, and the normalisation at the end.  Scores are fp32 and are changed in place; a token that may not come has -infinity.
  */
 #ifndef ACCEL_TASKS_LOGITS_H
 #define ACCEL_TASKS_LOGITS_H

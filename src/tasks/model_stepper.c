@@ -76,15 +76,31 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   return ACCEL_OK;
 }
 
-static accel_status encode(void *self, int32_t sequence, const int32_t *ids, uint32_t n) {
+/* Which input of entry "encode" `name` is. */
+static accel_status encoder_input(const accel__model_stepper *s, const char *name, int *out) {
+  const accel_endpoint *ep = s->session->ep;
+  *out = input_index(&ep->model->entries[s->encode], name);
+  if (*out >= 0) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no '%s'", ep->name, ep->model->architecture, name);
+}
+
+static accel_status encode(void *self, int32_t sequence, const accel__encoder_input *in) {
   accel__model_stepper *s = self;
-  const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
   const uint32_t hidden = 0;
-  int32_t length = (int32_t)n, input = input_index(e, "input_ids");
+  int32_t length = (int32_t)in->ids.n;
+  int at;
   accel__result result = {0};
-  accel__batch batch = {.n = 1, .lengths = &length, .tokens = n, .sequence = &sequence};
-  if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry 'encode' takes no ids", s->session->ep->name);
-  batch.value[input] = ids;
+  accel__batch batch = {.n = 1, .lengths = &length, .tokens = in->ids.n, .sequence = &sequence};
+  if (in->ids.n) {
+    ACCEL_TRY(encoder_input(s, "input_ids", &at));
+    batch.value[at] = in->ids.id;
+  }
+  for (uint32_t i = 0; i < in->n_tensors; i++) {
+    const accel_tensor *t = &in->tensor[i];
+    ACCEL_TRY(encoder_input(s, t->name, &at));
+    batch.item[at] = (accel__item){.data = t->data, .rank = t->rank};
+    memcpy(batch.item[at].dim, t->dim, t->rank * sizeof *t->dim);
+  }
   accel_status status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &hidden, 1, &result);
   free(result.data);
   return status;

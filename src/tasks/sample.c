@@ -41,6 +41,14 @@ static int64_t highest(const float *scores, size_t n) {
   return isfinite(scores[best]) ? (int64_t)best : -1;
 }
 
+/* Of a token under scores[n], once they are multiplied by `scale`. */
+static double log_probability(const float *scores, size_t n, size_t token, double scale) {
+  double most = -INFINITY, sum = 0;
+  for (size_t i = 0; i < n; i++) most = scores[i] > most ? scores[i] : most;
+  for (size_t i = 0; i < n; i++) sum += exp(scale * (scores[i] - most));
+  return scale * (scores[token] - most) - log(sum);
+}
+
 /* The next token of `h`; *raw gets its score as the model gave it. */
 static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesis *h, float *row, int64_t *token,
                            float *raw) {
@@ -55,6 +63,7 @@ static accel_status choose(accel__engine *e, accel__request *r, accel__hypothesi
   if (*token < 0)
     return accel__fail(ACCEL_ERROR_NONFINITE, "token %u of prompt %u: no score is a finite number", h->n - r->prompt.n,
                        r->number);
+  if (r->want_sum) h->sum += log_probability(scores, e->model->vocab, (size_t)*token, c->do_sample ? c->temperature : 1);
   *raw = row[*token];
   return ACCEL_OK;
 }

@@ -7,7 +7,16 @@
 #ifndef ACCEL_TASKS_STEPPER_H
 #define ACCEL_TASKS_STEPPER_H
 
-#include "core/status.h"
+#include "tasks/generate_config.h"
+
+/* What an encoder reads: tokens, tensors, or both. */
+typedef struct accel__encoder_input {
+  accel__ids ids;
+  /* Features of a sound, pixels of a picture: named as the arguments of the model's forward, in the dtype of the program's
+   * input, dims [1, ...].  Arrays of the caller's, which stay until the encoder has run. */
+  const accel_tensor *tensor;
+  uint32_t n_tensors;
+} accel__encoder_input;
 
 /* One sequence's part of a step. */
 typedef struct accel__step_item {
@@ -24,7 +33,7 @@ typedef struct accel__stepper {
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
   /* Runs the encoder for a sequence that has nothing yet; NULL: there is no encoder. */
-  accel_status (*encode)(void *self, int32_t sequence, const int32_t *ids, uint32_t n);
+  accel_status (*encode)(void *self, int32_t sequence, const accel__encoder_input *input);
   accel_status (*copy)(void *self, int32_t from, int32_t to); /* `to` becomes what `from` is; memory is shared */
   void (*drop)(void *self, int32_t sequence);                 /* forgets it; its number may come again */
   int32_t (*number)(void *self);                              /* one that is not in use; -1: no memory */

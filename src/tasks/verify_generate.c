@@ -1,4 +1,6 @@
 /* verify_generate.c - goldens of mode "generate": prompts from padded tensors, the loop, sequences in transformers' layout.
+ *
+ * Inputs: input_ids with attention_mask, and tensors that the encoder takes as they are (input_features, pixel_values).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +8,7 @@
 #include "dispatch/pack.h"
 #include "tasks/generate.h"
 #include "tasks/verify.h"
+#include "tasks/whisper.h"
 
 /* ---- arguments ---- */
 
@@ -13,8 +16,7 @@
 static const char *const fields[] = {"max_new_tokens", "max_length",           "min_new_tokens", "num_beams",
                                      "do_sample",      "num_return_sequences", "length_penalty", "early_stopping"};
 
-/* One JSON object of all arguments; what only says what is returned is left out. */
-static accel_status arguments(const accel__golden *g, accel__buffer *out) {
+accel_status accel__verify_arguments(const accel__golden *g, accel__buffer *out) {
   const char *args = accel__checkpoint_metadata(g->file, "args");
   accel__json_file file = {0};
   accel__buffer_text(out, "{\"do_sample\": false");
@@ -42,8 +44,10 @@ static accel_status arguments(const accel__golden *g, accel__buffer *out) {
 
 typedef struct prompts {
   int64_t rows, width;
-  accel__ids *ids;   /* [rows] */
-  uint32_t *padding; /* [rows] at the left */
+  accel__ids *ids;       /* [rows]; none where the encoder reads tensors alone */
+  uint32_t *padding;     /* [rows] at the left */
+  accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
+  uint32_t n_tensors;
 } prompts;
 
 static const accel_tensor *find(const accel__golden *g, const char *name) {
@@ -70,21 +74,42 @@ static bool attended(const accel_tensor *ids, const accel_tensor *mask, const ac
   return c->pad < 0 || accel__is_eos(c, (int32_t)c->pad) || element(ids, at) != c->pad;
 }
 
-static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *g, const accel__generate_config *c,
-                                 accel__arena *arena, prompts *out) {
-  const accel_tensor *ids = find(g, "input_ids"), *mask = find(g, "attention_mask");
-  for (uint32_t i = 0; i < g->inputs.n; i++)
-    if (&g->inputs.item[i] != ids && &g->inputs.item[i] != mask)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation", g->path,
-                         g->inputs.item[i].name);
-  if (!ids) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor 'in.input_ids' is missing", g->path);
+/* Whether entry "encode" takes the tensor whole. */
+static bool encoder_takes(const accel_endpoint *ep, const char *name) {
+  const accel__model_entry *e = accel__model_entry_of(ep->model, "encode");
+  for (uint32_t i = 0; e && i < e->n_inputs; i++)
+    if (e->inputs[i].kind == ACCEL__INPUT_ITEM && !strcmp(e->inputs[i].name, name)) return true;
+  return false;
+}
+
+/* Row `b` of the tensors that the encoder takes. */
+static accel_status read_tensors(const accel_endpoint *ep, const accel__golden *g, int64_t b, accel__arena *arena,
+                                 prompts *p) {
+  accel_tensor *row = p->tensor[b] = accel__arena_array(arena, g->inputs.n, sizeof *row);
+  if (!row) return ACCEL_ERROR_OUT_OF_MEMORY;
+  p->n_tensors = 0;
+  for (uint32_t i = 0; i < g->inputs.n; i++) {
+    const accel_tensor *t = &g->inputs.item[i];
+    if (!encoder_takes(ep, t->name)) continue;
+    if (t->dtype != ACCEL_F32 || t->rank < 1 || t->dim[0] != p->rows)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' must be fp32 with %lld rows", g->path, t->name,
+                         (long long)p->rows);
+    size_t elements = 1;
+    for (uint32_t d = 1; d < t->rank; d++) elements *= (size_t)t->dim[d];
+    row[p->n_tensors] = *t;
+    row[p->n_tensors].dim[0] = 1;
+    row[p->n_tensors++].data = (float *)t->data + (size_t)b * elements;
+  }
+  return ACCEL_OK;
+}
+
+/* Prompts of ids; those of row b end where its attention does. */
+static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g, const accel__generate_config *c,
+                             const accel_tensor *ids, const accel_tensor *mask, accel__arena *arena, prompts *out) {
   ACCEL_TRY(check_tensor(g, ids, ids));
   if (mask) ACCEL_TRY(check_tensor(g, mask, ids));
-  *out = (prompts){.rows = ids->dim[0], .width = ids->dim[1]};
   int32_t *all = accel__arena_array(arena, (size_t)(out->rows * out->width), sizeof *all);
-  out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
-  out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
-  if (!all || !out->ids || !out->padding) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!all) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (int64_t b = 0; b < out->rows; b++) {
     int64_t first = 0, end, row = b * out->width;
     while (first < out->width && !attended(ids, mask, c, row + first)) first++;
@@ -101,6 +126,28 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
     out->padding[b] = (uint32_t)first;
   }
   return ACCEL_OK;
+}
+
+static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *g, const accel__generate_config *c,
+                                 accel__arena *arena, prompts *out) {
+  const accel_tensor *ids = find(g, "input_ids"), *mask = find(g, "attention_mask"), *any = ids;
+  for (uint32_t i = 0; i < g->inputs.n; i++) {
+    const accel_tensor *t = &g->inputs.item[i];
+    bool taken = encoder_takes(ep, t->name);
+    if (t != ids && t != mask && !taken)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation", g->path, t->name);
+    if (!any && taken) any = t;
+  }
+  if (!any) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor 'in.input_ids' is missing", g->path);
+  if (any->rank < 1 || any->dim[0] < 1 || any->dim[0] > INT32_MAX)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' has no rows", g->path, any->name);
+  *out = (prompts){.rows = any->dim[0], .width = ids && ids->rank == 2 ? ids->dim[1] : 0};
+  out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
+  out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
+  out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
+  if (!out->ids || !out->padding || !out->tensor) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (int64_t b = 0; b < out->rows; b++) ACCEL_TRY(read_tensors(ep, g, b, arena, out));
+  return ids ? read_ids(ep, g, c, ids, mask, arena, out) : ACCEL_OK;
 }
 
 /* ---- sequences in transformers' layout ---- */
@@ -151,7 +198,11 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g, const accel_
   if (!(requests = calloc(n, sizeof *requests))) return accel__no_memory(n * sizeof *requests);
   for (uint32_t i = 0; i < n; i++) {
     requests[i].padding = p.padding[i];
-    ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
+    if (p.n_tensors)
+      ACCEL_GOTO(accel__generate_encoded(ep, plan, params, &(accel__encoder_input){p.ids[i], p.tensor[i], p.n_tensors},
+                                         (accel__ids){0}, i, 0, &requests[i]));
+    else
+      ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
   }
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
@@ -172,7 +223,8 @@ accel_status accel__verify_generate(accel_endpoint *ep, const accel__golden *g, 
   accel__generate_plan plan = {0};
   accel_generate_params params = accel__generate_defaults();
   *out = NULL;
-  accel_status status = arguments(g, &config);
+  if (accel__is_whisper(ep)) return accel__verify_whisper(ep, g, out);
+  accel_status status = accel__verify_arguments(g, &config);
   params.config = config.data;
   if (status == ACCEL_OK) status = accel__generate_plan_make(ep, &params, &plan);
   if (status == ACCEL_OK) status = run(ep, g, &plan, &params, &arena, out);
