@@ -31,7 +31,7 @@ int32_t hip_compile(const hip_compiler *c, const char *arch, char **code, size_t
   char option[96];
   const char *options[] = {option};
   *code = NULL;
-  hip_plugin_vendor.compile_option(arch, option, sizeof option);
+  snprintf(option, sizeof option, "--gpu-architecture=%s", arch);
   int answer = c->create(&program, hip_source(), "accel_kernels", 0, NULL, NULL);
   if (answer) return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s: %s", c->what, c->text(answer));
   answer = c->compile(program, 1, options);

@@ -1,5 +1,4 @@
 /* cuda.c - the table from NVIDIA's driver.  The names with _v2 are those that today's headers mean without it. */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -128,20 +127,18 @@ static void arch(int device, char *out, size_t n) {
     snprintf(out, n, "sm_%d%d", major, minor);
 }
 
+static const char *const driver_names[] = {"libcuda.so.1", NULL};
+static const hip_library driver = {.what = "NVIDIA's driver",
+                                   .remedy = "install it for the kernel that runs",
+                                   .names = driver_names,
+                                   .calls = calls,
+                                   .n_calls = COUNT(calls),
+                                   .own_calls = own_calls,
+                                   .n_own_calls = COUNT(own_calls)};
+
 static bool load(hip_runtime *r, char *why, size_t n) {
-  static const char *const names[] = {"libcuda.so.1", NULL};
-  char said[256];
   int version = 0;
-  void *library = hip_library(names, said, sizeof said);
-  if (!library) {
-    snprintf(why, n, "NVIDIA's driver is not there (%s): install it for the kernel that runs", said);
-    return false;
-  }
-  if (!hip_symbols(library, calls, COUNT(calls), r, said, sizeof said) ||
-      !hip_symbols(library, own_calls, COUNT(own_calls), &own, said, sizeof said)) {
-    snprintf(why, n, "NVIDIA's driver is too old or damaged: %s", said);
-    return false;
-  }
+  if (!hip_library_load(&driver, r, &own, why, n)) return false;
   own.driver_version(&version);
   snprintf(r->what, sizeof r->what, "CUDA driver %d.%d", version / 1000, version % 1000 / 10);
   memcpy(r->attribute_number, numbers, sizeof numbers);
@@ -158,46 +155,16 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   return true;
 }
 
-/* ---- NVRTC ---- */
-
-static const hip_symbol compiler_calls[] = {
-    {"nvrtcCreateProgram", offsetof(hip_compiler, create), false},
-    {"nvrtcDestroyProgram", offsetof(hip_compiler, destroy), false},
-    {"nvrtcCompileProgram", offsetof(hip_compiler, compile), false},
-    {"nvrtcGetProgramLogSize", offsetof(hip_compiler, log_size), false},
-    {"nvrtcGetProgramLog", offsetof(hip_compiler, log), false},
-    {"nvrtcGetCUBINSize", offsetof(hip_compiler, code_size), false},
-    {"nvrtcGetCUBIN", offsetof(hip_compiler, code), false},
-    {"nvrtcGetErrorString", offsetof(hip_compiler, text), false},
-};
-
-static bool load_compiler(hip_compiler *c, char *why, size_t n) {
-  static const char *const names[] = {"libnvrtc.so.13",
-                                      "libnvrtc.so.12",
-                                      "libnvrtc.so.11.2",
-                                      "/usr/local/cuda/lib64/libnvrtc.so.13",
-                                      "/usr/local/cuda/lib64/libnvrtc.so.12",
-                                      NULL};
-  char said[256];
-  void *library = hip_library(names, said, sizeof said);
-  if (!library || !hip_symbols(library, compiler_calls, COUNT(compiler_calls), c, said, sizeof said)) {
-    snprintf(why, n, "NVRTC: %s", said);
-    return false;
-  }
-  int (*version)(int *, int *) = NULL;
-  int major = 0, minor = 0;
-  void *symbol = dlsym(library, "nvrtcVersion");
-  memcpy(&version, &symbol, sizeof version);
-  if (version) version(&major, &minor);
-  snprintf(c->what, sizeof c->what, "NVRTC %d.%d", major, minor);
-  return true;
-}
-
-static void compile_option(const char *name, char *out, size_t n) { snprintf(out, n, "--gpu-architecture=%s", name); }
+static const char *const compiler_names[] = {"libnvrtc.so.13",
+                                             "libnvrtc.so.12",
+                                             "libnvrtc.so.11.2",
+                                             "/usr/local/cuda/lib64/libnvrtc.so.13",
+                                             "/usr/local/cuda/lib64/libnvrtc.so.12",
+                                             NULL};
+static const hip_rtc nvrtc = {.what = "NVRTC", .prefix = "nvrtc", .code = "CUBIN", .names = compiler_names};
 
 const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
     .load = load,
-    .load_compiler = load_compiler,
-    .compile_option = compile_option,
+    .rtc = &nvrtc,
 };

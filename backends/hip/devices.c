@@ -38,7 +38,7 @@ const hip_runtime *hip_runtime_get(const char **why) {
 }
 
 static void find_compiler(void) {
-  found.compiler_good = hip_plugin_vendor.load_compiler(&found.compiler, found.compiler_why, sizeof found.compiler_why);
+  found.compiler_good = hip_rtc_load(hip_plugin_vendor.rtc, &found.compiler, found.compiler_why, sizeof found.compiler_why);
 }
 
 const hip_compiler *hip_compiler_get(const char **why) {

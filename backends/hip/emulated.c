@@ -266,16 +266,7 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   return true;
 }
 
-static bool load_compiler(hip_compiler *c, char *why, size_t n) {
-  (void)c;
-  snprintf(why, n, "the emulator has none");
-  return false;
-}
-static void compile_option(const char *name, char *out, size_t n) { snprintf(out, n, "%s", name); }
-
 const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_SOFTWARE,
     .load = load,
-    .load_compiler = load_compiler,
-    .compile_option = compile_option,
 };

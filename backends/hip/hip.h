@@ -96,16 +96,42 @@ typedef struct hip_runtime {
   const char *(*detail)(void *stream);
 } hip_runtime;
 
+/* ---- library.c ---- */
+
+typedef struct hip_symbol {
+  const char *name;
+  size_t offset; /* of the pointer in the table */
+  bool optional;
+} hip_symbol;
+
+/* A vendor's runtime: where it is looked for, and which functions go into hip_runtime and into the vendor's own table. */
+typedef struct hip_library {
+  const char *what, *remedy;
+  const char *const *names; /* for dlopen, NULL at the end */
+  const hip_symbol *calls, *own_calls;
+  size_t n_calls, n_own_calls;
+} hip_library;
+/* false: *why says what was tried, or what is missing, and the remedy. */
+bool hip_library_load(const hip_library *library, hip_runtime *runtime, void *own, char *why, size_t n);
+
+/* A run-time compiler; hiprtc and NVRTC have the same functions under their prefixes. */
+typedef struct hip_rtc {
+  const char *what, *prefix; /* prefix of its functions */
+  const char *code;          /* <prefix>Get<code>: "Code", "CUBIN" */
+  const char *const *names;
+} hip_rtc;
+/* rtc may be NULL: there is none. */
+bool hip_rtc_load(const hip_rtc *rtc, hip_compiler *out, char *why, size_t n);
+
+/* ---- the vendor ---- */
+
 /* One per plugin: rocm.c, cuda.c, emulated.c. */
 typedef struct hip_vendor {
   uint32_t device_type; /* of its devices that are not integrated */
   uint32_t flags;       /* of all its devices (accel_plugin_device.flags) */
   /* Fills the table, or says why there is none and what to do. */
   bool (*load)(hip_runtime *runtime, char *why, size_t n);
-  /* Finds the run-time compiler; the same. */
-  bool (*load_compiler)(hip_compiler *compiler, char *why, size_t n);
-  /* Option of the compiler that names the device's architecture. */
-  void (*compile_option)(const char *arch, char *out, size_t n);
+  const hip_rtc *rtc; /* the run-time compiler; NULL: none */
   /* Memory that the kernel tells without a context; false: ask the runtime. */
   bool (*memory)(const char *address, accel_plugin_memory *out);
 } hip_vendor;
@@ -137,17 +163,5 @@ int32_t hip_load_kernels(const hip_runtime *runtime, const char *arch, const acc
                          accel_plugin_error *error);
 /* Compiles the kernels' text for an architecture; *code is to be freed. */
 int32_t hip_compile(const hip_compiler *compiler, const char *arch, char **code, size_t *n, accel_plugin_error *error);
-
-/* ---- library.c ---- */
-
-/* The first of `names` (NULL-terminated) that dlopen finds; NULL with *why: what was tried. */
-void *hip_library(const char *const *names, char *why, size_t n);
-typedef struct hip_symbol {
-  const char *name;
-  size_t offset; /* of the pointer in the table */
-  bool optional;
-} hip_symbol;
-/* false: `why` names the first that is missing. */
-bool hip_symbols(void *library, const hip_symbol *list, size_t n_list, void *table, char *why, size_t n);
 
 #endif

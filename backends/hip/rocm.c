@@ -110,29 +110,25 @@ static void arch(int device, char *out, size_t n) {
     }
 }
 
+static const char *const runtime_names[] = {"libamdhip64.so.7",
+                                            "libamdhip64.so.6",
+                                            "libamdhip64.so.5",
+                                            "/opt/rocm/lib/libamdhip64.so.7",
+                                            "/opt/rocm/lib/libamdhip64.so.6",
+                                            "/opt/rocm/lib/libamdhip64.so.5",
+                                            NULL};
+static const hip_library runtime = {
+    .what = "the HIP runtime",
+    .remedy = "install ROCm, or Debian's libamdhip64-5, or name its folder in LD_LIBRARY_PATH",
+    .names = runtime_names,
+    .calls = calls,
+    .n_calls = COUNT(calls),
+    .own_calls = own_calls,
+    .n_own_calls = COUNT(own_calls)};
+
 static bool load(hip_runtime *r, char *why, size_t n) {
-  static const char *const names[] = {"libamdhip64.so.7",
-                                      "libamdhip64.so.6",
-                                      "libamdhip64.so.5",
-                                      "/opt/rocm/lib/libamdhip64.so.7",
-                                      "/opt/rocm/lib/libamdhip64.so.6",
-                                      "/opt/rocm/lib/libamdhip64.so.5",
-                                      NULL};
-  char said[256];
-  void *library = hip_library(names, said, sizeof said);
-  if (!library) {
-    snprintf(why, n,
-             "the HIP runtime is not there (%s): install ROCm, or Debian's libamdhip64-5, or name its folder in "
-             "LD_LIBRARY_PATH",
-             said);
-    return false;
-  }
-  if (!hip_symbols(library, calls, COUNT(calls), r, said, sizeof said) ||
-      !hip_symbols(library, own_calls, COUNT(own_calls), &own, said, sizeof said)) {
-    snprintf(why, n, "the HIP runtime is too old or damaged: %s", said);
-    return false;
-  }
   int version = 0;
+  if (!hip_library_load(&runtime, r, &own, why, n)) return false;
   if (own.runtime_version && own.runtime_version(&version) == 0 && version > 0)
     snprintf(r->what, sizeof r->what, "HIP runtime %d.%d.%d", version / 10000000, version / 100000 % 100, version % 100000);
   else
@@ -147,43 +143,15 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   return true;
 }
 
-/* ---- hiprtc: a library of its own since ROCm 6, within the runtime before ---- */
-
-static const hip_symbol compiler_calls[] = {
-    {"hiprtcCreateProgram", offsetof(hip_compiler, create), false},
-    {"hiprtcDestroyProgram", offsetof(hip_compiler, destroy), false},
-    {"hiprtcCompileProgram", offsetof(hip_compiler, compile), false},
-    {"hiprtcGetProgramLogSize", offsetof(hip_compiler, log_size), false},
-    {"hiprtcGetProgramLog", offsetof(hip_compiler, log), false},
-    {"hiprtcGetCodeSize", offsetof(hip_compiler, code_size), false},
-    {"hiprtcGetCode", offsetof(hip_compiler, code), false},
-    {"hiprtcGetErrorString", offsetof(hip_compiler, text), false},
-};
-
-static bool load_compiler(hip_compiler *c, char *why, size_t n) {
-  static const char *const names[] = {"libhiprtc.so.7",
-                                      "libhiprtc.so.6",
-                                      "/opt/rocm/lib/libhiprtc.so.7",
-                                      "/opt/rocm/lib/libhiprtc.so.6",
-                                      "libamdhip64.so.5",
-                                      "/opt/rocm/lib/libamdhip64.so.5",
-                                      NULL};
-  char said[256];
-  void *library = hip_library(names, said, sizeof said);
-  if (!library || !hip_symbols(library, compiler_calls, COUNT(compiler_calls), c, said, sizeof said)) {
-    snprintf(why, n, "hiprtc: %s", said);
-    return false;
-  }
-  int (*version)(int *, int *) = NULL;
-  int major = 0, minor = 0;
-  void *symbol = dlsym(library, "hiprtcVersion");
-  memcpy(&version, &symbol, sizeof version);
-  if (version) version(&major, &minor);
-  snprintf(c->what, sizeof c->what, "hiprtc %d.%d", major, minor);
-  return true;
-}
-
-static void compile_option(const char *name, char *out, size_t n) { snprintf(out, n, "--gpu-architecture=%s", name); }
+/* A library of its own since ROCm 6, within the runtime before. */
+static const char *const compiler_names[] = {"libhiprtc.so.7",
+                                             "libhiprtc.so.6",
+                                             "/opt/rocm/lib/libhiprtc.so.7",
+                                             "/opt/rocm/lib/libhiprtc.so.6",
+                                             "libamdhip64.so.5",
+                                             "/opt/rocm/lib/libamdhip64.so.5",
+                                             NULL};
+static const hip_rtc hiprtc = {.what = "hiprtc", .prefix = "hiprtc", .code = "Code", .names = compiler_names};
 
 /* ---- memory as amdgpu shows it: without a context, and with what a GPU may take of the host's ---- */
 
@@ -216,7 +184,6 @@ const hip_vendor hip_plugin_vendor = {
     .device_type = ACCEL_PLUGIN_DEVICE_DISCRETE_GPU,
     .flags = ACCEL_PLUGIN_DEVICE_AMD,
     .load = load,
-    .load_compiler = load_compiler,
-    .compile_option = compile_option,
+    .rtc = &hiprtc,
     .memory = memory,
 };

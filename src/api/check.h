@@ -28,6 +28,9 @@
     }                                                                                                                   \
   } while (0)
 
+/* n texts (labels, names): none may be NULL.  `what` is the argument's name. */
+accel_status accel__check_texts(const char *caller, const char *what, const char *const *texts, uint32_t n);
+
 /* Results own an arena each; one way to free them all. */
 #define API_FREE_RESULT(name, type) \
   void name(type **result) {        \

@@ -77,8 +77,7 @@ accel_status accel_run_named(accel_endpoint *endpoint, const accel_tensors *inpu
   API_OUT(outputs);
   API_NEED(endpoint);
   ACCEL_TRY(check_tensors(__func__, inputs));
-  for (uint32_t i = 0; names && i < n; i++)
-    if (!names[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: name %u is NULL", __func__, i);
+  if (names) ACCEL_TRY(accel__check_texts(__func__, "names", names, n));
   return accel__run_padded(endpoint, inputs, names, n, outputs);
 }
 
@@ -178,17 +177,14 @@ accel_status accel_submit_texts(accel_queue *queue, const char *const *texts, ui
   API_OUT(out);
   API_NEED(queue);
   API_NEED(texts);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   text_work *work = accel__task_result(sizeof *work);
   if (!work) return ACCEL_ERROR_OUT_OF_MEMORY;
   work->n = n;
   work->text = accel__arena_array(accel__task_arena(work), n, sizeof *work->text);
   accel_status status = work->text ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (!texts[i])
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: text %u is NULL", __func__, i);
-    else if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i])))
-      status = ACCEL_ERROR_OUT_OF_MEMORY;
-  }
+  for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
+    if (!(work->text[i] = accel__arena_string(accel__task_arena(work), texts[i]))) status = ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) return accel__queue_submit(queue, embed_copied, work, accel__task_free, out);
   accel__task_free(work);
   return status;

@@ -29,9 +29,7 @@ accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, 
   accel_generate_params mine = accel_generate_params_default();
   API_PARAMS(mine, params);
   ACCEL_TRY(check_params(__func__, &mine));
-  if (n) API_NEED(texts);
-  for (uint32_t i = 0; i < n; i++)
-    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", __func__, i);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__generate(endpoint, texts, n, &mine, out);
 }
 
@@ -77,8 +75,4 @@ accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms, a
   return accel__wait_generations(ticket, timeout_ms, out);
 }
 
-void accel_generations_free(accel_generations **generations) {
-  if (!generations) return;
-  accel__task_free(*generations);
-  *generations = NULL;
-}
+API_FREE_RESULT(accel_generations_free, accel_generations)

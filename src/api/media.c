@@ -60,8 +60,7 @@ accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *
   API_NEED(endpoint);
   API_NEED(labels);
   if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
-  for (uint32_t i = 0; i < n_labels; i++)
-    if (!labels[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: labels[%u] is NULL", __func__, i);
+  ACCEL_TRY(accel__check_texts(__func__, "labels", labels, n_labels));
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__zero_shot_image(endpoint, images, n, labels, n_labels, hypothesis ? hypothesis : "This is a photo of {}.",
                                 out);
@@ -98,14 +97,5 @@ accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sound
   return accel__transcribe(endpoint, sounds, n, &mine, out);
 }
 
-void accel_transcripts_free(accel_transcripts **transcripts) {
-  if (!transcripts) return;
-  accel__task_free(*transcripts);
-  *transcripts = NULL;
-}
-
-void accel_detections_free(accel_detections **detections) {
-  if (!detections) return;
-  accel__task_free(*detections);
-  *detections = NULL;
-}
+API_FREE_RESULT(accel_transcripts_free, accel_transcripts)
+API_FREE_RESULT(accel_detections_free, accel_detections)

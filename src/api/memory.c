@@ -17,11 +17,7 @@ accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *pa
   return accel__fit_report(ctx, model, &mine, out);
 }
 
-void accel_fit_report_free(accel_fit_report **report) {
-  if (!report) return;
-  accel__task_free(*report);
-  *report = NULL;
-}
+API_FREE_RESULT(accel_fit_report_free, accel_fit_report)
 
 /* ---- cache ---- */
 
@@ -58,11 +54,7 @@ accel_status accel_cache_ls(accel *ctx, accel_cache_list **out) {
   return status;
 }
 
-void accel_cache_list_free(accel_cache_list **list) {
-  if (!list) return;
-  accel__task_free(*list);
-  *list = NULL;
-}
+API_FREE_RESULT(accel_cache_list_free, accel_cache_list)
 
 accel_status accel_cache_prune(accel *ctx, uint64_t keep, uint32_t *removed, uint64_t *bytes) {
   API_BEGIN();

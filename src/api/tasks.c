@@ -27,13 +27,6 @@ accel_qa_params accel_qa_params_default(void) {
                            .align_to_words = 1};
 }
 
-static accel_status check_texts(const char *caller, const char *what, const char *const *texts, uint32_t n) {
-  if (n && !texts) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '%s' is NULL", caller, what);
-  for (uint32_t i = 0; i < n; i++)
-    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s[%u] is NULL", caller, what, i);
-  return ACCEL_OK;
-}
-
 accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
                               const accel_embed_params *params, accel_embeddings **out) {
   API_BEGIN();
@@ -41,7 +34,7 @@ accel_status accel_embed_with(accel_endpoint *endpoint, const char *const *texts
   API_NEED(endpoint);
   accel_embed_params mine = accel_embed_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_texts(__func__, "texts", texts, n));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__embed(endpoint, texts, n, &mine, out);
 }
 
@@ -56,7 +49,7 @@ accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, 
   API_NEED(endpoint);
   accel_classify_params mine = accel_classify_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_texts(__func__, "texts", texts, n));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
 }
 
@@ -67,7 +60,7 @@ accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, ui
   API_NEED(endpoint);
   accel_tokens_params mine = accel_tokens_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_texts(__func__, "texts", texts, n));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__tokens(endpoint, texts, n, &mine, out);
 }
 
@@ -78,8 +71,8 @@ accel_status accel_qa(accel_endpoint *endpoint, const char *const *questions, co
   API_NEED(endpoint);
   accel_qa_params mine = accel_qa_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_texts(__func__, "questions", questions, n));
-  ACCEL_TRY(check_texts(__func__, "contexts", contexts, n));
+  ACCEL_TRY(accel__check_texts(__func__, "questions", questions, n));
+  ACCEL_TRY(accel__check_texts(__func__, "contexts", contexts, n));
   return accel__qa(endpoint, questions, contexts, n, &mine, out);
 }
 
@@ -90,25 +83,18 @@ accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts,
   API_NEED(endpoint);
   accel_fill_params mine = accel_fill_params_default();
   API_PARAMS(mine, params);
-  ACCEL_TRY(check_texts(__func__, "texts", texts, n));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__fill_mask(endpoint, texts, n, &mine, out);
 }
 
-/* Results own an arena each; one way to free them all. */
-#define FREE_RESULT(name, type) \
-  void name(type **result) {    \
-    if (!result) return;        \
-    accel__task_free(*result);  \
-    *result = NULL;             \
-  }
-FREE_RESULT(accel_embeddings_free, accel_embeddings)
-FREE_RESULT(accel_classifications_free, accel_classifications)
-FREE_RESULT(accel_token_entities_free, accel_token_entities)
-FREE_RESULT(accel_answers_free, accel_answers)
-FREE_RESULT(accel_fills_free, accel_fills)
-FREE_RESULT(accel_token_ids_free, accel_token_ids)
-FREE_RESULT(accel_verify_report_free, accel_verify_report)
-FREE_RESULT(accel_test_report_free, accel_test_report)
+API_FREE_RESULT(accel_embeddings_free, accel_embeddings)
+API_FREE_RESULT(accel_classifications_free, accel_classifications)
+API_FREE_RESULT(accel_token_entities_free, accel_token_entities)
+API_FREE_RESULT(accel_answers_free, accel_answers)
+API_FREE_RESULT(accel_fills_free, accel_fills)
+API_FREE_RESULT(accel_token_ids_free, accel_token_ids)
+API_FREE_RESULT(accel_verify_report_free, accel_verify_report)
+API_FREE_RESULT(accel_test_report_free, accel_test_report)
 
 double accel_cosine(const float *a, const float *b, size_t n) {
   double dot = 0, aa = 0, bb = 0;
@@ -138,7 +124,7 @@ accel_status accel_run_precision_tests(accel *ctx, const char *model, const char
   API_OUT(out);
   API_NEED(ctx);
   API_NEED(model);
-  if (hardware) ACCEL_TRY(check_texts(__func__, "hardware", hardware, n_hardware));
-  if (precisions) ACCEL_TRY(check_texts(__func__, "precisions", precisions, n_precisions));
+  if (hardware) ACCEL_TRY(accel__check_texts(__func__, "hardware", hardware, n_hardware));
+  if (precisions) ACCEL_TRY(accel__check_texts(__func__, "precisions", precisions, n_precisions));
   return accel__precision_tests(ctx, model, hardware, n_hardware, precisions, n_precisions, out);
 }

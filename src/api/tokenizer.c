@@ -87,7 +87,7 @@ accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts
   API_BEGIN();
   API_OUT(out);
   API_NEED(tokenizer);
-  if (n) API_NEED(texts);
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   accel_token_ids *result = accel__task_result(sizeof *result);
   accel__encoding enc = {0};
   accel__encode_options how = {.add_special_tokens = add_special_tokens != 0};
@@ -96,10 +96,7 @@ accel_status accel_tokenize(accel_tokenizer *tokenizer, const char *const *texts
   accel__arena *arena = accel__task_arena(result);
   accel_status status = new_lists(arena, n, result, &lists);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (!texts[i])
-      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", __func__, i);
-    else
-      status = accel__encode(tokenizer->inner, texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
+    status = accel__encode(tokenizer->inner, texts[i], strlen(texts[i]), NULL, 0, &how, &enc);
     if (status == ACCEL_OK) status = store(tokenizer->inner, &enc, arena, i, &lists);
   }
   accel__encoding_free(&enc);

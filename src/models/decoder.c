@@ -6,13 +6,14 @@
 
 /* ---- config ---- */
 
-accel_status accel__decoder_begin(accel__build *b, const accel__model_request *request, const char *architecture,
-                                  accel__model *model, const accel__decoder *defaults, accel__decoder **out) {
-  ACCEL_TRY(accel__build_begin(b, request, architecture, model, "model."));
-  *out = accel__arena_alloc(b->arena, sizeof **out);
-  if (*out == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  **out = *defaults;
-  return ACCEL_OK;
+accel_status accel__decoder_model(const accel__model_request *request, const char *architecture, accel__model *model,
+                                  accel_status (*read)(accel__build *b, accel__decoder *c)) {
+  accel__build b;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
+  accel__decoder *c = accel__arena_alloc(b.arena, sizeof *c);
+  if (c == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(read(&b, c));
+  return accel__decoder_build(&b, c);
 }
 
 accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
@@ -60,6 +61,14 @@ accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder
   ACCEL_TRY(accel__decoder_read_window(b, c));
   if (!on) c->window = 0;
   return ACCEL_OK;
+}
+
+accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c) {
+  int64_t from = 28;
+  ACCEL_TRY(accel__json_int(b->file, b->config, "max_window_layers", 0, ACCEL__MAX_LAYERS, &from));
+  ACCEL_TRY(accel__decoder_read_switched_window(b, c));
+  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = i >= from;
+  return accel__decoder_read_layer_types(b, c);
 }
 
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c) {

@@ -39,15 +39,17 @@ typedef struct accel__decoder {
   void *see_user;
 } accel__decoder;
 
-/* Begins the build (prefix "model.") and puts a copy of the defaults into *out. */
-accel_status accel__decoder_begin(accel__build *b, const accel__model_request *request, const char *architecture,
-                                  accel__model *model, const accel__decoder *defaults, accel__decoder **out);
+/* A family's model (prefix "model."): read sets *c to the defaults of its config class, then takes what config.json says. */
+accel_status accel__decoder_model(const accel__model_request *request, const char *architecture, accel__model *model,
+                                  accel_status (*read)(accel__build *b, accel__decoder *c));
 /* The fields all of these classes have; those of the family are read behind it.  Leaves ropes and sliding layers alone. */
 accel_status accel__decoder_read(accel__build *b, accel__decoder *c);
 /* sliding_window, null for none: every layer slides. */
 accel_status accel__decoder_read_window(accel__build *b, accel__decoder *c);
 /* use_sliding_window and sliding_window: *slides, and the window where it is used. */
 accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder *c);
+/* The same; the layers from max_window_layers on slide, or those that layer_types says (Qwen2, Qwen3). */
+accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c);
 /* layer_types over what sliding[] holds.  Nothing slides while window is 0. */
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c);
 /* rope_parameters or rope_scaling, rope_theta, partial_rotary_factor into rope[0]. */

@@ -48,39 +48,21 @@ static accel_status build(const accel__model_request *request, const char *archi
                   .layers = 32,
                   .heads = 71,
                   .position_rule = ACCEL__DEFAULT_ARANGE,
-                  .eps = 1e-5,
-                  .tied = true,
-                  .norm_affine = true,
-                  .qkv = ACCEL__QKV_HEADS,
                   .act = {.act = ACCEL_PLUGIN_ACT_GELU},
-                  .words = "word_embeddings",
-                  .last_norm = "ln_f",
-                  .layer = "h",
-                  .q = "self_attention.query_key_value",
-                  .out = "self_attention.dense",
-                  .up = "mlp.dense_h_to_4h",
-                  .down = "mlp.dense_4h_to_h"};
+                  ACCEL_GPT_BLOOM_PARTS};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "transformer."));
   const accel__field fields[] = {
-      ACCEL_FIELD_INT("vocab_size", &c.vocab, 1, ACCEL__MAX_VOCAB),
-      ACCEL_FIELD_INT("hidden_size", &c.hidden, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("n_embed", &c.hidden, 1, ACCEL__MAX_WIDTH), /* first names of these three */
-      ACCEL_FIELD_INT("n_layer", &c.layers, 0, ACCEL__MAX_LAYERS),
-      ACCEL_FIELD_INT("n_head", &c.heads, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("num_hidden_layers", &c.layers, 0, ACCEL__MAX_LAYERS),
-      ACCEL_FIELD_INT("num_attention_heads", &c.heads, 1, ACCEL__MAX_WIDTH),
+      ACCEL_GPT_BLOOM_FIELDS(c),
       ACCEL_FIELD_INT("num_kv_heads", &kv_heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("n_head_kv", &kv_heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("ffn_hidden_size", &c.inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("num_ln_in_parallel_attn", &s.norms, 1, 2),
       ACCEL_FIELD_INT("max_position_embeddings", &positions, 1, ACCEL__MAX_POSITIONS),
-      ACCEL_FIELD_NUMBER("layer_norm_epsilon", &c.eps),
       ACCEL_FIELD_BOOL("alibi", &s.alibi),
       ACCEL_FIELD_BOOL("new_decoder_architecture", &s.grouped),
       ACCEL_FIELD_BOOL("multi_query", &s.multi_query),
       ACCEL_FIELD_BOOL("parallel_attn", &s.parallel),
       ACCEL_FIELD_BOOL("bias", &c.bias),
-      ACCEL_FIELD_BOOL("tie_word_embeddings", &c.tied),
       ACCEL_FIELD_ACT("activation", &c.act),
   };
   ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));

@@ -25,40 +25,23 @@ accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static const accel__decoder defaults = {.vocab = 256000,
-                                        .positions = 8192,
-                                        .theta = 10000.0,
-                                        .softcap = 50.0,
-                                        .logit_softcap = 30.0,
-                                        .heads = 8,
-                                        .kv_heads = 4,
-                                        .head_dim = 256,
-                                        .hidden = 2304,
-                                        .layers = 26,
-                                        .inner = 9216,
-                                        .eps = 1e-6,
-                                        .bos = 2,
-                                        .eos = 1,
-                                        .pad = 0,
-                                        .tied = true,
-                                        .window = 4096,
-                                        .sandwich = true,
-                                        .gamma_offset = 1.0,
-                                        .act_key = "hidden_activation",
-                                        .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH}};
+static const accel__decoder defaults = {
+    .vocab = 256000, .positions = 8192, .theta = 10000.0, .softcap = 50.0, .logit_softcap = 30.0, ACCEL_GEMMA_DEFAULTS};
+
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__gemma_read(b, c));
+  if (c->bidirectional) return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
+  ACCEL_TRY(accel__decoder_read_window(b, c));
+  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % 2 != 0;
+  ACCEL_TRY(accel__decoder_read_layer_types(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  return ACCEL_OK;
+}
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__gemma_read(&b, c));
-  if (c->bidirectional) return accel__refuse(&b, "field 'use_bidirectional_attention': true is not supported");
-  ACCEL_TRY(accel__decoder_read_window(&b, c));
-  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % 2 != 0;
-  ACCEL_TRY(accel__decoder_read_layer_types(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
-  return accel__decoder_build(&b, c);
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"Gemma2Model", "Gemma2ForCausalLM", "Gemma2ForSequenceClassification",

@@ -23,41 +23,25 @@ static accel_status read_ropes(accel__build *b, accel__decoder *c) {
   return ACCEL_OK;
 }
 
-static const accel__decoder defaults = {.vocab = 262208,
-                                        .positions = 131072,
-                                        .qk_norm = true,
-                                        .heads = 8,
-                                        .kv_heads = 4,
-                                        .head_dim = 256,
-                                        .hidden = 2304,
-                                        .layers = 26,
-                                        .inner = 9216,
-                                        .eps = 1e-6,
-                                        .bos = 2,
-                                        .eos = 1,
-                                        .pad = 0,
-                                        .tied = true,
-                                        .window = 4096,
-                                        .sandwich = true,
-                                        .gamma_offset = 1.0,
-                                        .act_key = "hidden_activation",
-                                        .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH}};
+static const accel__decoder defaults = {.vocab = 262208, .positions = 131072, .qk_norm = true, ACCEL_GEMMA_DEFAULTS};
+
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  int64_t pattern = 6;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__gemma_read(b, c));
+  c->softcap = 0; /* read by the class, used by none of its layers */
+  ACCEL_TRY(accel__decoder_read_window(b, c));
+  if (c->bidirectional) c->window = c->window / 2 + 1; /* tokens to either side, the token itself counted */
+  ACCEL_TRY(accel__json_int(b->file, b->config, "sliding_window_pattern", 1, ACCEL__MAX_LAYERS, &pattern));
+  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % pattern != 0;
+  ACCEL_TRY(accel__decoder_read_layer_types(b, c));
+  ACCEL_TRY(read_ropes(b, c));
+  return ACCEL_OK;
+}
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  int64_t pattern = 6;
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__gemma_read(&b, c));
-  c->softcap = 0; /* read by the class, used by none of its layers */
-  ACCEL_TRY(accel__decoder_read_window(&b, c));
-  if (c->bidirectional) c->window = c->window / 2 + 1; /* tokens to either side, the token itself counted */
-  ACCEL_TRY(accel__json_int(b.file, b.config, "sliding_window_pattern", 1, ACCEL__MAX_LAYERS, &pattern));
-  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % pattern != 0;
-  ACCEL_TRY(accel__decoder_read_layer_types(&b, c));
-  ACCEL_TRY(read_ropes(&b, c));
-  return accel__decoder_build(&b, c);
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification", NULL};

@@ -34,6 +34,22 @@ typedef struct accel__gpt {
   const char *project_in, *project_out; /* between embedding and hidden (OPT) */
 } accel__gpt;
 
+/* What Falcon took over from BLOOM: layout, names of tensors, config fields (n_embed, n_layer, n_head: their first names).
+ */
+#define ACCEL_GPT_BLOOM_PARTS                                                                                               \
+  .eps = 1e-5, .tied = true, .norm_affine = true, .qkv = ACCEL__QKV_HEADS, .words = "word_embeddings", .last_norm = "ln_f", \
+  .layer = "h", .q = "self_attention.query_key_value", .out = "self_attention.dense", .up = "mlp.dense_h_to_4h",            \
+  .down = "mlp.dense_4h_to_h"
+#define ACCEL_GPT_BLOOM_FIELDS(c)                                                                                     \
+  ACCEL_FIELD_INT("vocab_size", &(c).vocab, 1, ACCEL__MAX_VOCAB),                                                     \
+      ACCEL_FIELD_INT("hidden_size", &(c).hidden, 1, ACCEL__MAX_WIDTH),                                               \
+      ACCEL_FIELD_INT("n_embed", &(c).hidden, 1, ACCEL__MAX_WIDTH),                                                   \
+      ACCEL_FIELD_INT("num_hidden_layers", &(c).layers, 0, ACCEL__MAX_LAYERS),                                        \
+      ACCEL_FIELD_INT("n_layer", &(c).layers, 0, ACCEL__MAX_LAYERS),                                                  \
+      ACCEL_FIELD_INT("num_attention_heads", &(c).heads, 1, ACCEL__MAX_WIDTH),                                        \
+      ACCEL_FIELD_INT("n_head", &(c).heads, 1, ACCEL__MAX_WIDTH), ACCEL_FIELD_NUMBER("layer_norm_epsilon", &(c).eps), \
+      ACCEL_FIELD_BOOL("tie_word_embeddings", &(c).tied)
+
 /* ALiBi's slopes of `heads` heads, powers of two between two neighbours (paper "Train Short, Test Long"); arena memory. */
 float *accel__alibi_slopes(accel__build *b, int64_t heads);
 /* Checks, inputs, layers, heads, entries. */

@@ -25,11 +25,7 @@ accel_status accel__mistral_read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__mistral_read(&b, c));
-  return accel__decoder_build(&b, c);
+  return accel__decoder_model(request, architecture, model, accel__mistral_read);
 }
 
 static const char *const classes[] = {"MistralModel",

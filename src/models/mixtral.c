@@ -16,18 +16,20 @@ static const accel__decoder defaults = {.vocab = 32000,
                                         .experts = {.n = 8, .per_token = 2},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__decoder_read_window(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
-  ACCEL_TRY(accel__decoder_read_experts(&b, c));
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__decoder_read_window(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  ACCEL_TRY(accel__decoder_read_experts(b, c));
   c->experts.inner = c->inner;
   c->experts.normalise = true;
   for (int64_t i = 0; i < c->layers; i++) c->experts.sparse[i] = true;
-  return accel__decoder_build(&b, c);
+  return ACCEL_OK;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"MixtralModel",

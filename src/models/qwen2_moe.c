@@ -18,24 +18,26 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .experts = {.n = 60, .per_token = 4, .inner = 1408, .shared = 5632},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
   int64_t below = 28;
-  ACCEL_TRY(accel__decoder_read(&b, c));
+  ACCEL_TRY(accel__decoder_read(b, c));
   const accel__field fields[] = {
       ACCEL_FIELD_BOOL("qkv_bias", &c->qkv_bias),
       ACCEL_FIELD_INT("max_window_layers", &below, 0, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("shared_expert_intermediate_size", &c->experts.shared, 1, ACCEL__MAX_WIDTH),
   };
-  ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__decoder_read_switched_window(&b, c));
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_switched_window(b, c));
   for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % 2 != 0 && i < below;
-  ACCEL_TRY(accel__decoder_read_layer_types(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
-  ACCEL_TRY(accel__decoder_read_experts(&b, c));
-  return accel__decoder_build(&b, c);
+  ACCEL_TRY(accel__decoder_read_layer_types(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  ACCEL_TRY(accel__decoder_read_experts(b, c));
+  return ACCEL_OK;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"Qwen2MoeModel",

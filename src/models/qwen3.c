@@ -1,15 +1,6 @@
 /* qwen3.c - Qwen3: LLaMA's layers with normalised heads of q and k (transformers' Qwen3Model and its heads). */
 #include "models/decoder.h"
 
-/* Without layer_types the layers from max_window_layers on slide. */
-static accel_status read_sliding(accel__build *b, accel__decoder *c) {
-  int64_t from = 28;
-  ACCEL_TRY(accel__json_int(b->file, b->config, "max_window_layers", 0, ACCEL__MAX_LAYERS, &from));
-  ACCEL_TRY(accel__decoder_read_switched_window(b, c));
-  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = i >= from;
-  return accel__decoder_read_layer_types(b, c);
-}
-
 static const accel__decoder defaults = {.vocab = 151936,
                                         .hidden = 4096,
                                         .layers = 32,
@@ -28,16 +19,18 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .qa_transformer = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__json_bool(b.file, b.config, "attention_bias", &c->qkv_bias));
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
   c->o_bias = c->qkv_bias;
-  ACCEL_TRY(read_sliding(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
-  return accel__decoder_build(&b, c);
+  ACCEL_TRY(accel__decoder_read_upper_window(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  return ACCEL_OK;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"Qwen3Model",

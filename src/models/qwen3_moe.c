@@ -19,17 +19,19 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .experts = {.n = 128, .per_token = 8, .inner = 768},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
-  accel__decoder *c;
-  ACCEL_TRY(accel__decoder_begin(&b, request, architecture, model, &defaults, &c));
-  ACCEL_TRY(accel__decoder_read(&b, c));
-  ACCEL_TRY(accel__json_bool(b.file, b.config, "attention_bias", &c->qkv_bias));
+static accel_status read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
+  ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
   c->o_bias = c->qkv_bias;
-  ACCEL_TRY(accel__decoder_read_switched_window(&b, c));
-  ACCEL_TRY(accel__decoder_read_rope(&b, c));
-  ACCEL_TRY(accel__decoder_read_experts(&b, c));
-  return accel__decoder_build(&b, c);
+  ACCEL_TRY(accel__decoder_read_switched_window(b, c));
+  ACCEL_TRY(accel__decoder_read_rope(b, c));
+  ACCEL_TRY(accel__decoder_read_experts(b, c));
+  return ACCEL_OK;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return accel__decoder_model(request, architecture, model, read);
 }
 
 static const char *const classes[] = {"Qwen3MoeModel",

@@ -6,21 +6,21 @@
 #include "core/file.h"
 #include "core/json.h"
 
-#define CLIP_MEAN \
-  { 0.48145466, 0.4578275, 0.40821073 }
-#define CLIP_STD \
-  { 0.26862954, 0.26130258, 0.27577711 }
-#define IMAGENET_MEAN \
-  { 0.485, 0.456, 0.406 }
-#define IMAGENET_STD \
-  { 0.229, 0.224, 0.225 }
-#define HALVES \
-  { 0.5, 0.5, 0.5 }
-#define TO_UNIT .do_rescale = true, .do_normalize = true, .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH
+#define CLIP     .mean = {0.48145466, 0.4578275, 0.40821073}, .std = {0.26862954, 0.26130258, 0.27577711}
+#define IMAGENET .mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}
+#define HALVES   .mean = {0.5, 0.5, 0.5}, .std = {0.5, 0.5, 0.5}
 #define EDGE(n) \
   { .shortest_edge = n }
 #define SIDES(n) \
   { .height = n, .width = n }
+#define RESIZED(to, how)                                                                           \
+  .do_resize = true, .size = to, .filter = ACCEL__##how, .do_rescale = true, .do_normalize = true, \
+  .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH
+#define CROPPED(to, how) RESIZED(to, how), .do_center_crop = true, .crop_size = SIDES(224)
+#define LONG_EDGE \
+  { .shortest_edge = 800, .longest_edge = 1333 }
+#define PADDED    .layout = ACCEL__LAYOUT_PADDED, .do_pad = true
+#define PINPOINTS .n_pinpoints = 5, .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
 
 /* The classes with what they take for a field that is absent.  `square`: a size that is one number gives both sides. */
 static const struct known {
@@ -28,120 +28,19 @@ static const struct known {
   bool square;
   accel__image_processor defaults;
 } classes[] = {
-    {"ViT",
-     true,
-     {.do_resize = true, .size = SIDES(224), .filter = ACCEL__BILINEAR, .mean = HALVES, .std = HALVES, TO_UNIT}},
-    {"DeiT",
-     true,
-     {.do_resize = true,
-      .do_center_crop = true,
-      .size = SIDES(256),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BICUBIC,
-      .mean = HALVES,
-      .std = HALVES,
-      TO_UNIT}},
-    {"Bit",
-     false,
-     {.do_resize = true,
-      .do_center_crop = true,
-      .size = EDGE(224),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BICUBIC,
-      .mean = CLIP_MEAN,
-      .std = CLIP_STD,
-      TO_UNIT}},
-    {"CLIP",
-     false,
-     {.do_resize = true,
-      .do_center_crop = true,
-      .size = EDGE(224),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BICUBIC,
-      .mean = CLIP_MEAN,
-      .std = CLIP_STD,
-      TO_UNIT}},
-    {"Siglip",
-     false,
-     {.do_resize = true, .size = SIDES(224), .filter = ACCEL__BICUBIC, .mean = HALVES, .std = HALVES, TO_UNIT}},
-    {"Blip",
-     true,
-     {.do_resize = true, .size = SIDES(384), .filter = ACCEL__BICUBIC, .mean = CLIP_MEAN, .std = CLIP_STD, TO_UNIT}},
-    {"ConvNext",
-     false,
-     {.convnext = true,
-      .do_resize = true,
-      .size = EDGE(384),
-      .filter = ACCEL__BICUBIC,
-      .mean = HALVES,
-      .std = HALVES,
-      .crop_pct = 224.0 / 256.0,
-      TO_UNIT}},
-    {"Segformer",
-     true,
-     {.do_resize = true,
-      .size = SIDES(512),
-      .filter = ACCEL__BILINEAR,
-      .mean = IMAGENET_MEAN,
-      .std = IMAGENET_STD,
-      TO_UNIT}},
-    {"Llava",
-     false,
-     {.pad_square = true,
-      .do_resize = true,
-      .do_center_crop = true,
-      .size = EDGE(224),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BICUBIC,
-      .mean = CLIP_MEAN,
-      .std = CLIP_STD,
-      TO_UNIT}},
-    {"LlavaNext",
-     false,
-     {.layout = ACCEL__LAYOUT_TILES,
-      .do_resize = true,
-      .do_center_crop = true,
-      .do_pad = true,
-      .size = EDGE(224),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BICUBIC,
-      .mean = CLIP_MEAN,
-      .std = CLIP_STD,
-      .n_pinpoints = 5,
-      .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
-      TO_UNIT}},
-    {"VideoMAE",
-     false,
-     {.layout = ACCEL__LAYOUT_FRAMES,
-      .do_resize = true,
-      .do_center_crop = true,
-      .size = EDGE(224),
-      .crop_size = SIDES(224),
-      .filter = ACCEL__BILINEAR,
-      .mean = HALVES,
-      .std = HALVES,
-      TO_UNIT}},
-    {"Detr",
-     false,
-     {.layout = ACCEL__LAYOUT_PADDED,
-      .do_resize = true,
-      .do_pad = true,
-      .size = {.shortest_edge = 800, .longest_edge = 1333},
-      .filter = ACCEL__BILINEAR,
-      .mean = IMAGENET_MEAN,
-      .std = IMAGENET_STD,
-      TO_UNIT}},
-    {"Yolos",
-     false,
-     {.layout = ACCEL__LAYOUT_PADDED,
-      .multiples = true,
-      .do_resize = true,
-      .do_pad = true,
-      .size = {.shortest_edge = 800, .longest_edge = 1333},
-      .filter = ACCEL__BILINEAR,
-      .mean = IMAGENET_MEAN,
-      .std = IMAGENET_STD,
-      TO_UNIT}},
+    {"ViT", true, {RESIZED(SIDES(224), BILINEAR), HALVES}},
+    {"DeiT", true, {CROPPED(SIDES(256), BICUBIC), HALVES}},
+    {"Bit", false, {CROPPED(EDGE(224), BICUBIC), CLIP}},
+    {"CLIP", false, {CROPPED(EDGE(224), BICUBIC), CLIP}},
+    {"Siglip", false, {RESIZED(SIDES(224), BICUBIC), HALVES}},
+    {"Blip", true, {RESIZED(SIDES(384), BICUBIC), CLIP}},
+    {"ConvNext", false, {RESIZED(EDGE(384), BICUBIC), HALVES, .convnext = true, .crop_pct = 224.0 / 256.0}},
+    {"Segformer", true, {RESIZED(SIDES(512), BILINEAR), IMAGENET}},
+    {"Llava", false, {CROPPED(EDGE(224), BICUBIC), CLIP, .pad_square = true}},
+    {"LlavaNext", false, {CROPPED(EDGE(224), BICUBIC), CLIP, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
+    {"VideoMAE", false, {CROPPED(EDGE(224), BILINEAR), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
+    {"Detr", false, {RESIZED(LONG_EDGE, BILINEAR), IMAGENET, PADDED}},
+    {"Yolos", false, {RESIZED(LONG_EDGE, BILINEAR), IMAGENET, PADDED, .multiples = true}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
 

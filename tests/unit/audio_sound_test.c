@@ -13,31 +13,9 @@
 #include "audio/audio.h"
 #include "audio/fft.h"
 #include "core/file.h"
+#include "unit/tensors.h"
 
 #define AUDIO ACCEL_FIXTURES "/audio/"
-
-static accel_tensors *read_tensors(const char *path) {
-  accel_tensors *t = NULL;
-  if (accel_tensors_read(path, &t) != ACCEL_OK) fail_msg("%s", accel_last_error());
-  return t;
-}
-
-static const accel_tensor *find(const accel_tensors *t, const char *format, ...) {
-  char name[128];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(name, sizeof name, format, args);
-  va_end(args);
-  for (uint32_t i = 0; i < t->n; i++)
-    if (!strcmp(t->item[i].name, name)) return &t->item[i];
-  return NULL;
-}
-
-static int64_t elements(const accel_tensor *t) {
-  int64_t n = 1;
-  for (uint32_t i = 0; i < t->rank; i++) n *= t->dim[i];
-  return n;
-}
 
 static void assert_close(const char *what, const float *got, const accel_tensor *want, double bound) {
   const float *expected = want->data;

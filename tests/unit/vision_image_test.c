@@ -12,25 +12,9 @@
 
 #include "core/file.h"
 #include "vision/processor.h"
+#include "unit/tensors.h"
 
 #define IMAGE ACCEL_FIXTURES "/image/"
-
-static accel_tensors *read_tensors(const char *path) {
-  accel_tensors *t = NULL;
-  if (accel_tensors_read(path, &t) != ACCEL_OK) fail_msg("%s", accel_last_error());
-  return t;
-}
-
-static const accel_tensor *find(const accel_tensors *t, const char *format, ...) {
-  char name[128];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(name, sizeof name, format, args);
-  va_end(args);
-  for (uint32_t i = 0; i < t->n; i++)
-    if (!strcmp(t->item[i].name, name)) return &t->item[i];
-  return NULL;
-}
 
 static void assert_pixels(const char *name, const accel__image *got, const accel_tensor *want, int bound) {
   const uint8_t *w = want->data;
