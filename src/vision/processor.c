@@ -13,10 +13,11 @@
   { .shortest_edge = n }
 #define SIDES(n) \
   { .height = n, .width = n }
-#define RESIZED(to, how)                                                                           \
-  .do_resize = true, .size = to, .filter = ACCEL__##how, .do_rescale = true, .do_normalize = true, \
+/* The last argument is a size; its comma would make two of it. */
+#define RESIZED(how, ...)                                                                                   \
+  .do_resize = true, .size = __VA_ARGS__, .filter = ACCEL__##how, .do_rescale = true, .do_normalize = true, \
   .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH
-#define CROPPED(to, how) RESIZED(to, how), .do_center_crop = true, .crop_size = SIDES(224)
+#define CROPPED(how, ...) RESIZED(how, __VA_ARGS__), .do_center_crop = true, .crop_size = SIDES(224)
 #define LONG_EDGE \
   { .shortest_edge = 800, .longest_edge = 1333 }
 #define PADDED    .layout = ACCEL__LAYOUT_PADDED, .do_pad = true
@@ -28,19 +29,19 @@ static const struct known {
   bool square;
   accel__image_processor defaults;
 } classes[] = {
-    {"ViT", true, {RESIZED(SIDES(224), BILINEAR), HALVES}},
-    {"DeiT", true, {CROPPED(SIDES(256), BICUBIC), HALVES}},
-    {"Bit", false, {CROPPED(EDGE(224), BICUBIC), CLIP}},
-    {"CLIP", false, {CROPPED(EDGE(224), BICUBIC), CLIP}},
-    {"Siglip", false, {RESIZED(SIDES(224), BICUBIC), HALVES}},
-    {"Blip", true, {RESIZED(SIDES(384), BICUBIC), CLIP}},
-    {"ConvNext", false, {RESIZED(EDGE(384), BICUBIC), HALVES, .convnext = true, .crop_pct = 224.0 / 256.0}},
-    {"Segformer", true, {RESIZED(SIDES(512), BILINEAR), IMAGENET}},
-    {"Llava", false, {CROPPED(EDGE(224), BICUBIC), CLIP, .pad_square = true}},
-    {"LlavaNext", false, {CROPPED(EDGE(224), BICUBIC), CLIP, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
-    {"VideoMAE", false, {CROPPED(EDGE(224), BILINEAR), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
-    {"Detr", false, {RESIZED(LONG_EDGE, BILINEAR), IMAGENET, PADDED}},
-    {"Yolos", false, {RESIZED(LONG_EDGE, BILINEAR), IMAGENET, PADDED, .multiples = true}},
+    {"ViT", true, {RESIZED(BILINEAR, SIDES(224)), HALVES}},
+    {"DeiT", true, {CROPPED(BICUBIC, SIDES(256)), HALVES}},
+    {"Bit", false, {CROPPED(BICUBIC, EDGE(224)), CLIP}},
+    {"CLIP", false, {CROPPED(BICUBIC, EDGE(224)), CLIP}},
+    {"Siglip", false, {RESIZED(BICUBIC, SIDES(224)), HALVES}},
+    {"Blip", true, {RESIZED(BICUBIC, SIDES(384)), CLIP}},
+    {"ConvNext", false, {RESIZED(BICUBIC, EDGE(384)), HALVES, .convnext = true, .crop_pct = 224.0 / 256.0}},
+    {"Segformer", true, {RESIZED(BILINEAR, SIDES(512)), IMAGENET}},
+    {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .pad_square = true}},
+    {"LlavaNext", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
+    {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
+    {"Detr", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED}},
+    {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
 
