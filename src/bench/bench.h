@@ -20,7 +20,8 @@ typedef struct bench_params {
   uint64_t seed; /* of the ids */
   uint32_t iters, warmup, rounds;
   bool profile; /* after the timed runs of the last round as many again, step by step */
-  uint32_t new_tokens; /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
+  uint32_t
+      new_tokens; /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -33,6 +34,7 @@ typedef struct bench_step {
 
 typedef struct bench_profile {
   uint32_t n, runs;
+  bool decoding;                         /* a run is one step of a generation, after its prompts */
   bench_step *step;                      /* [n] in the order of the program */
   double wall_us;                        /* of one run, what lies outside the steps included; mean */
   double peak_gflops, peak_gbytes_per_s; /* of this machine with as many threads, measured right after; 0: not a CPU */
@@ -48,9 +50,9 @@ typedef struct bench_group {
 uint32_t bench_group_steps(const bench_profile *profile, bool by_op, bench_group **groups);
 
 typedef struct bench_round {
-  double load_ms;     /* accel_init */
-  double first_ms;    /* the first run: plans, scratch memory, cold caches */
-  double *latency_ms; /* [iters] inputs in, output tensor out and freed */
+  double load_ms;                 /* accel_init */
+  double first_ms;                /* the first run: plans, scratch memory, cold caches */
+  double *latency_ms;             /* [iters] inputs in, output tensor out and freed */
   double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there */
 } bench_round;
 

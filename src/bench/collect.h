@@ -6,8 +6,9 @@
 
 typedef struct bench_collector {
   bench_profile *profile;
-  uint32_t next; /* where the next step is looked for first */
-  bool failed;   /* no memory */
+  uint32_t next;          /* where the next step is looked for first */
+  bool failed;            /* no memory */
+  uint32_t tokens_before; /* of a generation: tokens to come before the steps count, which are then those of decoding */
 } bench_collector;
 
 void bench_collect(void *collector, const accel_profile_step *step);             /* an accel_profile_fn; one thread */

@@ -123,7 +123,16 @@ typedef struct work {
   uint32_t batch;
   int32_t **ids; /* [batch] */
   const uint32_t *lengths;
+  bench_collector *collector; /* while profiling */
 } work;
+
+/* The first token of every prompt is the prefill's. */
+static int token_told(void *user, const accel_token_event *event) {
+  bench_collector *c = user;
+  (void)event;
+  if (c->tokens_before) c->tokens_before--;
+  return 0;
+}
 
 /* Greedy, and never ended early. */
 static accel_status generate(const work *w, double *prefill_ms, double *decode_ms) {
@@ -133,6 +142,11 @@ static accel_status generate(const work *w, double *prefill_ms, double *decode_m
   how.do_sample = 0;
   how.num_beams = 1;
   how.ignore_eos = 1;
+  if (w->collector && w->new_tokens > 1) {
+    w->collector->tokens_before = w->batch;
+    how.told = token_told;
+    how.told_user = w->collector;
+  }
   accel_status status = accel_generate_ids(w->endpoint, (const int32_t *const *)w->ids, w->lengths, w->batch, &how, &found);
   if (status != ACCEL_OK) return status;
   *prefill_ms = found->prefill_ms;
@@ -177,17 +191,22 @@ static accel_status time_endpoint(const bench_params *params, const work *w, ben
   return status;
 }
 
-/* As many runs again, now with their steps; the timed ones are left alone by the watching. */
-static accel_status profile_endpoint(const bench_params *params, const work *w, bench_profile *out) {
+/* As many runs again, now with their steps; the timed ones are left alone by the watching.  Of a generation of more than one
+ * token the steps of decoding, each of them a run of the profile. */
+static accel_status profile_endpoint(const bench_params *params, work *w, bench_profile *out) {
   bench_collector collector = {.profile = out};
-  double wall = 0.0, ms = 0.0, unused[2];
+  double wall = 0.0, ms = 0.0, prefill_ms = 0.0, decode_ms = 0.0;
+  const uint32_t steps = w->new_tokens > 1 ? w->new_tokens - 1 : 1;
+  out->decoding = w->new_tokens > 1;
+  w->collector = &collector;
   accel_status status = accel_set_profile(w->endpoint, bench_collect, &collector);
   for (uint32_t i = 0; i < params->iters && status == ACCEL_OK; ++i) {
-    status = timed_run(w, &ms, &unused[0], &unused[1]);
-    wall += 1e3 * ms;
+    status = timed_run(w, &ms, &prefill_ms, &decode_ms);
+    wall += 1e3 * (out->decoding ? decode_ms : ms);
   }
+  w->collector = NULL;
   accel_set_profile(w->endpoint, NULL, NULL);
-  bench_collected(&collector, params->iters, wall);
+  bench_collected(&collector, params->iters * steps, wall);
   return status == ACCEL_OK && collector.failed ? ACCEL_ERROR_OUT_OF_MEMORY : status;
 }
 

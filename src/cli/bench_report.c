@@ -63,11 +63,19 @@ static double steps_us(const bench_profile *p) {
   return us;
 }
 
+static double steps_bytes(const bench_profile *p) {
+  double bytes = 0;
+  for (uint32_t i = 0; i < p->n; ++i) bytes += p->step[i].bytes;
+  return bytes;
+}
+
 void cli_profile_json(cli_json *json, const bench_profile *p) {
   cli_json_open(json, "profile", '{');
   cli_json_int(json, "runs", p->runs);
   cli_json_double(json, "run_ms", 1e-3 * p->wall_us);
   cli_json_double(json, "steps_ms", 1e-3 * steps_us(p));
+  cli_json_double(json, "bytes", steps_bytes(p));
+  cli_json_bool(json, "decoding", p->decoding);
   cli_json_double(json, "peak_gflops", p->peak_gflops > 0 ? p->peak_gflops : (double)NAN);
   cli_json_double(json, "peak_gbytes_per_s", p->peak_gbytes_per_s > 0 ? p->peak_gbytes_per_s : (double)NAN);
   groups_json(json, p, true);
@@ -163,8 +171,8 @@ static void print_longest(const bench_profile *p, bool markdown) {
 }
 
 void cli_profile_print(const bench_profile *p, bool markdown) {
-  printf("\nprofile: %.3f ms a run, mean of %u; %.3f ms of it in %u steps\n", 1e-3 * p->wall_us, p->runs, 1e-3 * steps_us(p),
-         p->n);
+  printf("\nprofile: %.3f ms a %s, mean of %u; %.3f ms of it in %u steps, which move %.3f MB\n", 1e-3 * p->wall_us,
+         p->decoding ? "step of decoding" : "run", p->runs, 1e-3 * steps_us(p), p->n, 1e-6 * steps_bytes(p));
   if (p->peak_gflops > 0)
     printf("peak, measured with as many threads: %.0f GFLOP/s of fp32 multiply-adds, %.1f GB/s read\n", p->peak_gflops,
            p->peak_gbytes_per_s);
