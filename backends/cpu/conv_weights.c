@@ -2,13 +2,10 @@
  * other. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "conv_weights.h"
 #include "cpu.h"
 #include "kit/scalar.h"
-
-enum { HUGE_PAGE = 2 << 20 };
 
 static bool over_rows(const accel_plugin_node *n) {
   return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
@@ -137,21 +134,10 @@ static int32_t pack_small(const packing *p, accel_plugin_error *error) {
   return rc;
 }
 
-static float *block(const accel_plugin_host *host, int64_t floats, accel_plugin_error *error) {
-  uint64_t bytes = (uint64_t)floats * sizeof(float), unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
-  bytes = (bytes + unit) / unit * unit;
-  float *p = kit_fault(host, "allocation") ? NULL : aligned_alloc(unit, bytes);
-  if (!p) kit_no_memory(error, bytes);
-#if defined(MADV_HUGEPAGE)
-  if (p && unit == HUGE_PAGE) (void)madvise(p, bytes, MADV_HUGEPAGE); /* advice only */
-#endif
-  return p;
-}
-
 static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const accel_plugin_format *format,
                     const accel_plugin_host *host, accel_plugin_error *error) {
   packing p = {.c = c, .weight = &program->weight[c->w], .format = format};
-  c->packed = block(host, floats_of(c), error);
+  c->packed = cpu_weight_room(host, (uint64_t)floats_of(c) * sizeof(float), error);
   if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;

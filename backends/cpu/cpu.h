@@ -72,6 +72,9 @@ bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index, const
 int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, const accel_plugin_format *format, char *why,
                           size_t why_size);
 
+/* Room for packed weights, in huge pages when it is large; free() it.  NULL: *error says so. */
+void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error);
+
 /* Whether an operand is packed for convolutions or experts: conv_weights.h, moe.h. */
 static inline bool cpu_op_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {
   return cpu_conv_packs(program, node, operand) || cpu_moe_packs(program, node, operand);

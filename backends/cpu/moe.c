@@ -15,6 +15,7 @@ typedef struct job {
   int32_t act;
   float alpha, limit;
   int32_t *start, *order, *place; /* [experts + 1]: pairs of each; pair at each place; place of each pair */
+  int32_t *chosen, n_chosen;      /* [experts]: those that have pairs, which are all that is read */
   float *up, *middle, *down;      /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
   float *scale, *zero;            /* [pairs], of rows as kernels read them */
   char *rows;                     /* such rows */
@@ -49,12 +50,11 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_experts *e = j->e;
-  const int64_t expert = index / j->parts, part = index % j->parts, first = j->start[expert],
+  const int64_t expert = j->chosen[index / j->parts], part = index % j->parts, first = j->start[expert],
                 rows = j->start[expert + 1] - first;
   const bool up = e == &j->moe->up;
   const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
   (void)worker;
-  if (!rows) return;
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
@@ -78,6 +78,12 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                  cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
 }
 
+static void run_products(job *j) {
+  const int64_t most = 4 * (int64_t)cpu_workers(j->l);
+  j->parts = j->e->panels < most ? j->e->panels : most;
+  cpu_parallel(j->l, (uint32_t)(j->n_chosen * j->parts), product_task, j);
+}
+
 static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld, bool by_token, float *to) {
   j->e = e;
   j->kernel = &j->kernels->linear[e->form];
@@ -90,15 +96,13 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
     char *rows = j->rows;
     j->rows = (char *)from;
     j->row_bytes = from_ld * (int64_t)sizeof(float);
-    j->parts = e->panels < 4 * (int64_t)cpu_workers(j->l) ? e->panels : 4 * (int64_t)cpu_workers(j->l);
-    cpu_parallel(j->l, (uint32_t)(j->moe->experts * j->parts), product_task, j);
+    run_products(j);
     j->rows = rows;
     return;
   }
   j->tasks = cpu_tasks(j->l, j->pairs, 0.3 * (double)e->k);
   cpu_parallel(j->l, j->tasks, rows_task, j);
-  j->parts = e->panels < 4 * (int64_t)cpu_workers(j->l) ? e->panels : 4 * (int64_t)cpu_workers(j->l);
-  cpu_parallel(j->l, (uint32_t)(j->moe->experts * j->parts), product_task, j);
+  run_products(j);
 }
 
 /* ---- gates that no kernel joins ---- */
@@ -161,7 +165,9 @@ static void sort_pairs(job *j) {
     j->order[j->place[i]] = (int32_t)i;
   }
   for (int64_t e = j->moe->experts; e > 0; e--) j->start[e] = j->start[e - 1];
-  j->start[0] = 0;
+  j->start[0] = j->n_chosen = 0;
+  for (int32_t e = 0; e < j->moe->experts; e++)
+    if (j->start[e + 1] > j->start[e]) j->chosen[j->n_chosen++] = e;
 }
 
 static void run_pass(job *j) {
@@ -192,6 +198,7 @@ static uint64_t lay(const kit_launch *l, char *base, job *j) {
   if (base) j->field = (type *)(void *)(base + at); \
   at += aligned((count) * (int64_t)sizeof(type))
   PART(start, int32_t, experts + 1);
+  PART(chosen, int32_t, experts);
   PART(order, int32_t, pairs);
   PART(place, int32_t, pairs);
   PART(scale, float, pairs);

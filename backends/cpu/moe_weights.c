@@ -102,9 +102,8 @@ static int32_t pack(const accel_plugin_program *program, const cpu_kernels *kern
   int64_t width = p.gated ? p.shape.cols / 2 : p.shape.cols;
   e->panels = (e->n + width - 1) / width;
   e->panel_bytes = cpu_panel_bytes(&p.shape);
-  uint64_t bytes = (uint64_t)(moe->experts * e->panels) * e->panel_bytes;
-  e->packed = kit_fault(host, "allocation") ? NULL : aligned_alloc(KIT_ALIGN, bytes + KIT_ALIGN);
-  if (!e->packed) return kit_no_memory(error, bytes);
+  e->packed = cpu_weight_room(host, (uint64_t)(moe->experts * e->panels) * e->panel_bytes, error);
+  if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   p.m = (cpu_matrix){.weight = &program->weight[e->w], .format = &e->format};
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
   int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);

@@ -125,18 +125,22 @@ static uint64_t place(cpu_linear *l, char *base) {
   return panels + 2 * bias;
 }
 
-static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
-  uint64_t all = 0, at = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++) all += place(&s->linear[i], NULL);
-  s->arena_bytes = all;
-  if (!all) all = KIT_ALIGN;
-  uint64_t unit = all >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
-  all = (all + unit - 1) / unit * unit;
-  s->arena = kit_fault(host, "allocation") ? NULL : aligned_alloc(unit, all);
-  if (!s->arena) return kit_no_memory(error, all);
+void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
+  const uint64_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN, all = (bytes ? bytes + unit - 1 : unit) / unit * unit;
+  void *room = kit_fault(host, "allocation") ? NULL : aligned_alloc(unit, all);
+  if (!room) kit_no_memory(error, all);
 #if defined(MADV_HUGEPAGE)
-  if (unit == HUGE_PAGE) (void)madvise(s->arena, all, MADV_HUGEPAGE); /* advice only */
+  if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
 #endif
+  return room;
+}
+
+static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
+  uint64_t at = 0;
+  s->arena_bytes = 0;
+  for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place(&s->linear[i], NULL);
+  s->arena = cpu_weight_room(host, s->arena_bytes, error);
+  if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
   for (uint32_t i = 0; i < s->n_linear; i++) at += place(&s->linear[i], (char *)s->arena + at);
   return ACCEL_PLUGIN_OK;
 }
@@ -380,7 +384,7 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   *self = s;
   s->program = open->program;
   uint8_t kv = open->options->precision.kv;
-  if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) open->kv_dtype = kv;
+  if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8) open->kv_dtype = kv;
   cpu_kernels_of(isa, &s->kernels);
   if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
   if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))

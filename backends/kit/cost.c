@@ -31,11 +31,13 @@ static double seen_pairs(const sight *s, int64_t q, int64_t kv) {
   return pairs;
 }
 
-/* Keys of an item: those of this run, or all that its state holds by now. */
-static int64_t keys_of(const kit_launch *l, const kit_rows *kv, int32_t item) {
+/* Keys of an item: those of this run, or all that its state holds by now, whose bytes are added. */
+static int64_t keys_of(const kit_launch *l, const kit_rows *kv, int32_t item, double *bytes) {
   kit_state_view view;
   if (l->node->state < 0 || !l->state) return kv->start[item + 1] - kv->start[item];
-  return kit_state_read(l, (uint32_t)item, &view, NULL) ? 0 : view.length;
+  if (kit_state_read(l, (uint32_t)item, &view, NULL)) return 0;
+  *bytes += (double)view.length * (double)(view.k_row + view.v_row);
+  return view.length;
 }
 
 static double attention(const kit_launch *l, double *bytes) {
@@ -51,9 +53,8 @@ static double attention(const kit_launch *l, double *bytes) {
   const accel_plugin_state *state = l->node->state >= 0 ? &l->program->state[l->node->state] : NULL;
   double pairs = 0.0;
   for (int32_t i = 0; i < rows.items && (i < kv.items || state); i++) {
-    int64_t keys = keys_of(l, &kv, i);
+    int64_t keys = keys_of(l, &kv, i, bytes);
     pairs += seen_pairs(&s, rows.start[i + 1] - rows.start[i], keys);
-    if (state) *bytes += 4.0 * (double)keys * state->heads * (state->k_dim + state->v_dim);
   }
   double k_dim = (double)kit_cols(q) / heads, v_dim = kit_has(v) ? k_dim : state ? state->v_dim : k_dim;
   if (kit_has(v) && kit_has(k) && kit_cols(k) > 0) v_dim = k_dim * (double)kit_cols(v) / (double)kit_cols(k);
@@ -82,13 +83,27 @@ static double convolution(const kit_launch *l) {
   return 2.0 * elements(each) * per_channel + extra * elements(&l->out[0]);
 }
 
-static double moe(const kit_launch *l, double *bytes) {
-  double experts = kit_has(&l->in[3]) ? (double)l->in[3].dim[0] : 1.0, used = elements(&l->in[1]);
-  if (experts < 1.0) return 0.0;
-  double idle = used < experts ? 1.0 - used / experts : 0.0; /* experts that nobody asked for are not read */
-  *bytes -= idle * 4.0 * (elements(&l->in[3]) + elements(&l->in[4]));
-  if (*bytes < 0.0) *bytes = 0.0;
-  return 2.0 * used * (elements(&l->in[3]) + elements(&l->in[4])) / experts;
+/* Experts that some token chose; where the choices are not in host memory, as many as there may be. */
+static double experts_chosen(const kit_tensor *choice, int64_t experts) {
+  const int32_t *id = choice->buffer ? NULL : choice->data;
+  int64_t n = 0;
+  if (!id) return choice->elements < experts ? (double)choice->elements : (double)experts;
+  for (int64_t e = 0; e < experts; e++) {
+    int64_t i = 0;
+    while (i < choice->elements && id[i] != e) i++;
+    n += i < choice->elements;
+  }
+  return (double)n;
+}
+
+/* Experts that nobody chose are not read. */
+static double moe(const kit_launch *l, const uint64_t *weight_bytes, double *bytes) {
+  const kit_tensor *up = &l->in[3], *down = &l->in[4];
+  if (!kit_has(up) || !kit_has(&l->in[1]) || up->dim[0] < 1) return 0.0;
+  const double experts = (double)up->dim[0];
+  *bytes -=
+      (1.0 - experts_chosen(&l->in[1], up->dim[0]) / experts) * (bytes_of(up, weight_bytes) + bytes_of(down, weight_bytes));
+  return 2.0 * elements(&l->in[1]) * (elements(up) + elements(down)) / experts;
 }
 
 static double scan(const kit_launch *l) {
@@ -171,7 +186,7 @@ void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, double *flop, d
       *flop = elements(&l->in[0]);
       break;
     case ACCEL_PLUGIN_OP_MOE:
-      *flop = moe(l, bytes);
+      *flop = moe(l, weight_bytes, bytes);
       break;
     case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
       *flop = scan(l);
