@@ -262,13 +262,15 @@ static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) 
   a->keys = s->keys;
   a->shift = s->shift;
   if (j->state) {
-    const int64_t size = s->state.dtype == ACCEL_PLUGIN_F32 ? 4 : 2;
+    const int64_t size = cpu_kv_bytes(s->state.dtype);
     a->kv = s->state.dtype;
     a->page = s->state.page;
     a->k_offset = g * a->dk * size;
     a->v_offset = (int64_t)s->state.v_offset + g * a->dv * size;
     a->ldk = (int64_t)s->state.k_row / size;
     a->ldv = (int64_t)s->state.v_row / size;
+    a->k_scale = (int64_t)kit_kv_scales((int32_t)j->kv_heads, (int32_t)a->dk) + g * (4 - a->dk); /* from a head's codes */
+    a->v_scale = (int64_t)kit_kv_scales((int32_t)j->kv_heads, (int32_t)a->dv) + g * (4 - a->dv);
     if (kit_has(k) && kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + j->kv.start[item];
     a->mask_from = s->state.past;
   } else {
@@ -486,11 +488,41 @@ static void read_attributes(job *j, const kit_launch *l, const sizes *s) {
   if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_CAUSAL, 0)) j->base.right = 0; /* a positive window_right allows no more */
 }
 
+/* Rows of the run into the pages that were reserved for them. */
+static void write_row(const job *j, int32_t row, int32_t item) {
+  const kit_state_view *s = &j->sequence[item].state;
+  const int32_t at = s->length - (j->kv.start[item + 1] - row);
+  for (int value = 0; value < 2; value++) {
+    const kit_tensor *t = &j->l->in[value ? VALUE : K];
+    const int64_t dim = value ? j->base.dv : j->base.dk;
+    char *to = value ? kit_state_v(s, at) : kit_state_k(s, at);
+    float *scale = (float *)(void *)(to + kit_kv_scales((int32_t)j->kv_heads, (int32_t)dim)); /* of I8, else not looked at */
+    j->s->kernels.store(s->dtype, kit_f32(t) + row * t->row_stride, j->kv_heads, dim, to, scale);
+  }
+}
+
+static void write_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  int32_t row = (int32_t)cpu_share(j->kv.rows, index, j->tasks), item = 0;
+  const int32_t end = (int32_t)cpu_share(j->kv.rows, index + 1, j->tasks);
+  (void)worker;
+  for (; row < end; row++) {
+    while (row >= j->kv.start[item + 1]) item++;
+    write_row(j, row, item);
+  }
+}
+
+static void write_keys(job *j) {
+  const double ns_element = 0.2;
+  j->tasks = cpu_tasks(j->l, j->kv.rows, ns_element * (double)(j->kv_heads * (j->base.dk + j->base.dv)));
+  cpu_parallel(j->l, j->tasks, write_task, j);
+}
+
 /* Every sequence's keys; with a state the given rows are appended first, unless it is static. */
 static int32_t find_keys(job *j, accel_plugin_error *error) {
   const kit_launch *l = j->l;
-  const kit_tensor *k = &l->in[K], *v = &l->in[VALUE];
-  bool append = kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
+  const kit_tensor *k = &l->in[K];
+  const bool append = j->state && kit_has(k) && !kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_STATE_STATIC, 0);
   for (int32_t i = 0; i < j->q.items; i++) {
     sequence *s = &j->sequence[i];
     const int32_t start = kit_has(k) ? j->kv.start[i] : 0, n = kit_has(k) ? j->kv.start[i + 1] - start : 0;
@@ -500,11 +532,9 @@ static int32_t find_keys(job *j, accel_plugin_error *error) {
     int32_t rc = append ? kit_state_append(l, (uint32_t)i, n, position, &s->state, error)
                         : kit_state_read(l, (uint32_t)i, &s->state, error);
     if (rc) return rc;
-    if (append)
-      kit_state_write(&s->state, s->state.length - n, n, kit_f32(k) + start * k->row_stride, k->row_stride,
-                      kit_f32(v) + start * v->row_stride, v->row_stride);
     s->keys = s->state.length;
   }
+  if (append) write_keys(j);
   return ACCEL_PLUGIN_OK;
 }
 

@@ -119,13 +119,15 @@ static int32_t estimate_scratch(const kit_backend *backend, const accel_plugin_p
 }
 
 static void estimate_states(const accel_plugin_program *p, const accel_plugin_options *o, accel_plugin_estimate *out) {
-  uint64_t element = o->precision.kv == ACCEL_PLUGIN_F16 || o->precision.kv == ACCEL_PLUGIN_BF16 ? 2 : 4,
-           sequences = o->max_sequences ? o->max_sequences : 1;
+  const uint8_t kv = o->precision.kv;
+  const bool narrow = kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8;
+  const uint8_t dtype = narrow ? kv : ACCEL_PLUGIN_F32;
+  uint64_t sequences = o->max_sequences ? o->max_sequences : 1;
   for (uint32_t i = 0; i < p->n_state; i++) {
     const accel_plugin_state *s = &p->state[i];
     if (s->share >= 0) continue;
     if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV)
-      out->state_per_token += (uint64_t)s->heads * (uint64_t)(s->k_dim + s->v_dim) * element + 4;
+      out->state_per_token += kit_kv_row(dtype, s->heads, s->k_dim) + kit_kv_row(dtype, s->heads, s->v_dim) + 4;
     else if (s->kind == ACCEL_PLUGIN_STATE_SSM)
       out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
     else

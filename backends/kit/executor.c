@@ -690,6 +690,8 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   if (!rc) {
     kit_open open = {.device = device, .program = e->program, .options = &o, .kv_dtype = ACCEL_PLUGIN_F32};
     if (backend->open) rc = backend->open(&open, &e->self, error);
+    if (!rc && o.precision.kv == ACCEL_PLUGIN_I8 && open.kv_dtype != ACCEL_PLUGIN_I8 && e->program->n_state)
+      rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "the %s backend keeps no int8 KV cache", backend->name);
     fill_state(e, &o, open.kv_dtype);
   }
   if (rc) {

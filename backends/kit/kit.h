@@ -128,7 +128,7 @@ typedef struct kit_open {
   uint32_t device;
   const accel_plugin_program *program; /* the endpoint's copy: lives until close */
   const accel_plugin_options *options; /* only during open */
-  uint8_t kv_dtype;                    /* to be changed by `open` if it wants: F32 (default), F16 or BF16 */
+  uint8_t kv_dtype;                    /* to be changed by `open` if it wants: F32 (default), F16, BF16 or I8 */
 } kit_open;
 
 typedef struct kit_begin {
@@ -201,8 +201,16 @@ uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_nod
 
 /* ---- 5. state of sessions, as seen by a launch ---- */
 
-/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows [KIT_PAGE_ROWS, heads*k_dim],
- * then at byte v_offset V rows [KIT_PAGE_ROWS, heads*v_dim], elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is
+/* A row of keys or of values: heads * dim elements.  Those of I8 are codes, and after them, at byte kit_kv_scales, there is
+ * an fp32 scale for each head: value = code * scale. */
+static inline uint64_t kit_kv_scales(int32_t heads, int32_t dim) { return ((uint64_t)heads * (uint64_t)dim + 3) / 4 * 4; }
+static inline uint64_t kit_kv_row(uint8_t dtype, int32_t heads, int32_t dim) {
+  if (dtype == ACCEL_PLUGIN_I8) return kit_kv_scales(heads, dim) + 4 * (uint64_t)heads;
+  return (uint64_t)heads * (uint64_t)dim * (dtype == ACCEL_PLUGIN_F32 ? 4 : 2);
+}
+
+/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows, then at
+ * byte v_offset V rows (kit_kv_row), elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is
  * read, `next` is written whole. */
 typedef struct kit_state_view {
   const accel_plugin_state *state;

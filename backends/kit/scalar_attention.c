@@ -41,7 +41,13 @@ static const float *row_of(const attention *a, const keys *s, bool value, int32_
   }
   const char *row = value ? kit_state_v(&s->state, j) : kit_state_k(&s->state, j);
   if (s->state.dtype == ACCEL_PLUGIN_F32) return (const float *)row + head * d;
-  widen(s->state.dtype, row + head * d * 2, d, buffer);
+  if (s->state.dtype == ACCEL_PLUGIN_I8) {
+    const accel_plugin_state *state = s->state.state;
+    const float *scale = (const float *)(const void *)(row + kit_kv_scales(state->heads, (int32_t)d));
+    for (int64_t i = 0; i < d; i++) buffer[i] = scale[head] * (float)((const int8_t *)row)[head * d + i];
+  } else {
+    widen(s->state.dtype, row + head * d * 2, d, buffer);
+  }
   return buffer;
 }
 

@@ -5,6 +5,7 @@
  * nothing).  Pages are shared by copies of a sequence until one of them writes.
  */
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,12 +52,11 @@ struct kit_run_state {
 
 /* ---- memory ---- */
 
-static uint64_t dtype_bytes(uint8_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
 static uint64_t k_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
-  return (uint64_t)s->heads * s->k_dim * dtype_bytes(e->kv_dtype);
+  return kit_kv_row(e->kv_dtype, s->heads, s->k_dim);
 }
 static uint64_t v_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
-  return (uint64_t)s->heads * s->v_dim * dtype_bytes(e->kv_dtype);
+  return kit_kv_row(e->kv_dtype, s->heads, s->v_dim);
 }
 static uint64_t v_offset(const kit_endpoint_state *e, const accel_plugin_state *s) {
   return (k_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
@@ -376,7 +376,22 @@ int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_
   return ACCEL_PLUGIN_OK;
 }
 
-static void write_row(uint8_t dtype, void *to, const float *from, int64_t n) {
+static void write_codes(int8_t *code, float *scale, const float *from, int32_t heads, int32_t dim) {
+  for (int32_t h = 0; h < heads; h++, from += dim, code += dim) {
+    float most = 0.0f, bad = 0.0f; /* bad: NaN when an element is not finite */
+    for (int32_t i = 0; i < dim; i++) {
+      most = fmaxf(most, fabsf(from[i]));
+      bad += 0.0f * from[i];
+    }
+    const float inverse = most > 1e-30f && bad == 0.0f ? 127.0f / most : 0.0f;
+    scale[h] = bad == 0.0f ? most / 127.0f : NAN;
+    for (int32_t i = 0; i < dim; i++) code[i] = inverse > 0.0f ? (int8_t)lrintf(from[i] * inverse) : 0;
+  }
+}
+
+static void write_row(uint8_t dtype, void *to, const float *from, int32_t heads, int32_t dim) {
+  const int64_t n = (int64_t)heads * dim;
+  if (dtype == ACCEL_PLUGIN_I8) write_codes(to, (float *)(void *)((char *)to + kit_kv_scales(heads, dim)), from, heads, dim);
   if (dtype == ACCEL_PLUGIN_F32) memcpy(to, from, (size_t)n * 4);
   for (int64_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_fp16(from[i]);
   for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
@@ -384,10 +399,10 @@ static void write_row(uint8_t dtype, void *to, const float *from, int64_t n) {
 
 void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
                      const float *v, int64_t v_stride) {
-  int64_t nk = (int64_t)view->state->heads * view->state->k_dim, nv = (int64_t)view->state->heads * view->state->v_dim;
+  const accel_plugin_state *s = view->state;
   for (int32_t i = 0; i < rows; i++) {
-    if (k) write_row(view->dtype, kit_state_k(view, first + i), k + i * k_stride, nk);
-    if (v) write_row(view->dtype, kit_state_v(view, first + i), v + i * v_stride, nv);
+    if (k) write_row(view->dtype, kit_state_k(view, first + i), k + i * k_stride, s->heads, s->k_dim);
+    if (v) write_row(view->dtype, kit_state_v(view, first + i), v + i * v_stride, s->heads, s->v_dim);
   }
 }
 

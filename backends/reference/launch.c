@@ -52,6 +52,7 @@ static int32_t load(const kit_open *open, uint32_t index, float **out, accel_plu
 
 static int32_t ref_open(kit_open *open, void **self, accel_plugin_error *error) {
   uint32_t n = open->program->n_weight;
+  if (open->options->precision.kv == ACCEL_PLUGIN_I8) open->kv_dtype = ACCEL_PLUGIN_I8; /* other formats: fp32 is nearer */
   if (n && (!open->options->host || !open->options->host->weight_map))
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "init: the host gives no weights");
   ref_endpoint *e = calloc(1, sizeof *e + n * sizeof e->weight[0]);

@@ -233,6 +233,8 @@ typedef struct accel_init_params {
   uint32_t random_weights;  /* 1: no weights are read; the true shape with seeded random values (tests, benchmarks), and says so */
   uint64_t seed;
   const char *architecture; /* NULL: config.json's architectures[0] */
+  const char *kv_cache;     /* what sessions keep keys and values as: "fp32", "fp16", "bf16", "int8" (one scale a head and token);
+                               NULL: as the precision says */
 } accel_init_params;
 ACCEL_API accel_init_params accel_init_params_default(void);
 

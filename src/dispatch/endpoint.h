@@ -26,6 +26,7 @@ struct accel_endpoint {
   accel__import *import;         /* its weights in codes; NULL: it is not quantised */
   accel__model *model;
   uint64_t seed;
+  const char *kv_cache; /* NULL: as the precision says */
 
   const accel_plugin *plugin;
   uint32_t device;

@@ -157,6 +157,20 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   return ACCEL_OK;
 }
 
+accel_status accel__precision_set_kv(accel_plugin_precision *precision, const char *name) {
+  static const struct {
+    const char *name;
+    uint8_t dtype;
+  } known[] = {
+      {"fp32", ACCEL_PLUGIN_F32}, {"fp16", ACCEL_PLUGIN_F16}, {"bf16", ACCEL_PLUGIN_BF16}, {"int8", ACCEL_PLUGIN_I8}};
+  for (size_t i = 0; name && i < sizeof known / sizeof *known; i++)
+    if (!strcmp(known[i].name, name)) {
+      precision->kv = known[i].dtype;
+      return ACCEL_OK;
+    }
+  return name ? accel__fail(ACCEL_ERROR_ARGUMENT, "unknown KV cache '%s'; known: fp32 fp16 bf16 int8", name) : ACCEL_OK;
+}
+
 const char *const *accel__precision_ladder(const accel_plugin_device *device, bool bf16_only_half) {
   static const char *const plain[] = {"fp32", NULL}, *const brain[] = {"bf16", "fp32", NULL},
                            *const half[] = {"fp16", "fp32", NULL};

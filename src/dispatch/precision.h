@@ -14,6 +14,8 @@
  * others are in codes: its rows are not output channels.  name is canonical ("fp32" ... "fp4"). */
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
                                   uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out);
+/* Another KV cache than the precision's: "fp32", "fp16", "bf16", "int8"; NULL changes nothing. */
+accel_status accel__precision_set_kv(accel_plugin_precision *precision, const char *name);
 /* The precisions "auto" tries on a device, best first; ends with "fp32".  A static list, NULL-terminated. */
 const char *const *accel__precision_ladder(const accel_plugin_device *device, bool bf16_only_half);
 

@@ -31,5 +31,6 @@ accel_status accel__endpoint_precision(const accel_endpoint *ep, const char *nam
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   const char *own = accel__stored_precision(ep);
   ACCEL_TRY(accel__precision_for(p, name, keep_fp32, n_keep, arena, out));
+  ACCEL_TRY(accel__precision_set_kv(out, ep->kv_cache));
   return own && !strcmp(own, name) ? stored_formats(ep, arena, out) : ACCEL_OK;
 }

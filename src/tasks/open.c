@@ -7,6 +7,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "dispatch/locate.h"
+#include "dispatch/precision.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
 #include "tasks/processor.h"
@@ -96,6 +97,9 @@ static accel_status place(accel_endpoint *ep, const accel_init_params *params, c
     request.n_keep = entry->n_keep_fp32;
     request.bf16_only = entry->bf16_preferred;
   }
+  ACCEL_TRY(accel__precision_set_kv(&(accel_plugin_precision){0}, params->kv_cache)); /* said once, not for every device */
+  if (params->kv_cache && !(ep->kv_cache = accel__arena_string(&ep->arena, params->kv_cache)))
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__endpoint_place(ep, &request));
   const char *hardware = accel__registry_hardware_name(ep->plugin->name);
   ep->placement.listed = entry && hardware && accel__registry_lists(entry, hardware, ep->placement.precision);

@@ -72,10 +72,20 @@ class Tool(unittest.TestCase):
             for top in result["top_logprobs"]:
                 self.assertEqual([t["logprob"] for t in top], sorted((t["logprob"] for t in top), reverse=True))
 
+    def test_narrow_caches_give_nearly_the_same(self):
+        """The first token sees no cache but the prompt's; its log probability moves by little, and by something in 8 bits."""
+        first = {}
+        for kv in ("fp32", "int8"):
+            found = json.loads(self.good("a cat and a dog", "--kv-cache", kv, "--logprobs", "0", "--max-new-tokens", "8", "--json"))["results"][0]
+            self.assertEqual(len(found["ids"]), len(found["logprobs"]))
+            first[kv] = found["logprobs"][0]
+        self.assertNotEqual(first["fp32"], first["int8"])
+        self.assertAlmostEqual(first["fp32"], first["int8"], delta=0.05)
+
     def test_refusals(self):
         for code, arguments in ((2, ("a", "--temperature", "hot")), (2, ()), (2, ("a", "--stream", "--json")), (1, ("a", "--max-new-tokens", "5000")),
                                 (3, ("a", "--generation-config", '{"guidance_scale": 3}')), (2, ("a", "--generation-config", '{"nonsense": 3}')),
-                                (2, ("a", "--beams", "2", "--sequences", "3"))):
+                                (2, ("a", "--beams", "2", "--sequences", "3")), (2, ("a", "--kv-cache", "int3"))):
             with self.subTest(arguments=arguments):
                 got, out, errors = tool(*arguments)
                 self.assertEqual((got, out), (code, ""), errors)

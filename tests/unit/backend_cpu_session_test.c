@@ -1,6 +1,6 @@
 /* backend_cpu_session_test.c - attention over sessions by the CPU plugin's kernels against the kit's scalar one: prompts,
- * runs of a few rows and single rows, past the lengths at which keys go by tiles and by ranges; the same bits for 1 to 4
- * workers and alone or beside others. */
+ * runs of a few rows and single rows, past the lengths at which keys go by tiles and by ranges, over fp32 and int8 states;
+ * the same bits for 1 to 4 workers and alone or beside others. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
@@ -68,6 +68,14 @@ typedef struct side {
 
 static const accel_plugin *plugin;
 static side *running;
+static uint8_t kv; /* of the states */
+
+static int32_t open_toy(kit_open *open, void **self, accel_plugin_error *error) {
+  open->kv_dtype = kv;
+  return toy_open(open, self, error);
+}
+static const kit_backend scalar_kernels = {
+    .name = "toy", .open = open_toy, .close = toy_close, .weight = toy_weight, .launch = toy_launch};
 
 static void backwards(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   (void)self;
@@ -82,10 +90,10 @@ static void open_side(side *b, const accel_plugin *with, const accel__program *p
   b->host.host.parallel = backwards;
   b->host.host.workers = count;
   accel_plugin_options o = {
-      .size = sizeof o, .host = &b->host.host, .precision = {.size = sizeof o.precision, .name = "fp32"}};
+      .size = sizeof o, .host = &b->host.host, .precision = {.size = sizeof o.precision, .name = "fp32", .kv = kv}};
   running = b;
   int32_t rc = with ? with->init(0, accel__program_view(p), &o, &b->e, &error)
-                    : kit_init(&toy, 0, accel__program_view(p), &o, &b->e, &error);
+                    : kit_init(&scalar_kernels, 0, accel__program_view(p), &o, &b->e, &error);
   if (rc) fail_msg("%s", error.message);
   assert_int_equal(with ? with->session_new(b->e, &b->s, &error) : kit_session_new(b->e, &b->s, &error), 0);
 }
@@ -183,7 +191,15 @@ static void run_variant(variant kind) {
 
 static void test_variants(void **state) {
   (void)state;
+  kv = ACCEL_PLUGIN_F32;
   for (variant kind = PLAIN; kind < VARIANTS; kind++) run_variant(kind);
+}
+
+static void test_bytes(void **state) {
+  (void)state;
+  kv = ACCEL_PLUGIN_I8;
+  run_variant(PLAIN);
+  run_variant(MASK);
 }
 
 static int open_plugin(void **state) {
@@ -199,7 +215,7 @@ static int open_plugin(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_variants), cmocka_unit_test(test_bytes)};
   static const char *const isa[] = {"scalar", "neon", "avx2", "avx512"};
   int failures = 0;
   for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) { /* init refuses what the machine does not run */

@@ -1,5 +1,5 @@
 /* cpu_attention_test.c - attention kernels on every instruction set of this machine against plain loops in double: all keys
- * packed, tile by tile, and streamed past few rows; in one piece and in pages; fp32, fp16 and bf16. */
+ * packed, tile by tile, and streamed past few rows; in one piece and in pages; fp32, fp16, bf16 and int8. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,8 +24,12 @@ typedef struct attention {
 
 /* ---- what is expected ---- */
 
-static double element(const cpu_attention *a, const char *row, int64_t d) {
+/* Element d of a row of keys or values. */
+static double element(const cpu_attention *a, const char *row, int64_t scale_at, int64_t d) {
+  float scale;
   if (a->kv == ACCEL_PLUGIN_F32) return ((const float *)row)[d];
+  if (a->kv == ACCEL_PLUGIN_I8)
+    return memcpy(&scale, row + scale_at, sizeof scale), (double)scale * ((const int8_t *)row)[d];
   uint16_t bits = ((const uint16_t *)row)[d];
   return a->kv == ACCEL_PLUGIN_F16 ? accel_fp16_to_f32(bits) : accel_bf16_to_f32(bits);
 }
@@ -45,7 +49,7 @@ static double score(const attention *t, int64_t i, int64_t j) {
   const cpu_attention *a = &t->a;
   double s = 0, side = 0;
   int64_t d = ahead(a, i, j);
-  for (int64_t c = 0; c < a->dk; c++) s += (double)a->q[i * a->ldq + c] * element(a, cpu_key_at(a, j), c);
+  for (int64_t c = 0; c < a->dk; c++) s += (double)a->q[i * a->ldq + c] * element(a, cpu_key_at(a, j), a->k_scale, c);
   s *= a->scale;
   if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
   if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
@@ -56,7 +60,7 @@ static double score(const attention *t, int64_t i, int64_t j) {
     int64_t r = a->relative_row[i - j + a->relative_origin] - a->relative_first;
     for (int64_t c = 0; c < a->dk; c++) {
       if (t->rel_k) side += (double)a->q[i * a->ldq + c] * t->rel_k[r * a->dk + c];
-      if (t->rel_q) side += element(a, cpu_key_at(a, j), c) * t->rel_q[r * a->dk + c];
+      if (t->rel_q) side += element(a, cpu_key_at(a, j), a->k_scale, c) * t->rel_q[r * a->dk + c];
     }
     s += a->scale * side;
   }
@@ -83,7 +87,7 @@ static void check_attention(const attention *t) {
     for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
     for (int64_t d = 0; d < a->dv; d++) {
       double y = 0;
-      for (int64_t j = 0; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), d);
+      for (int64_t j = 0; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
       check("attention", a->y[i * a->ldy + d], y, 2e-5);
     }
     for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
@@ -218,27 +222,49 @@ static void add_kind(attention *t, int kind) {
 static void *narrow(int kv, int64_t n) {
   float *x = filled(n);
   if (kv == ACCEL_PLUGIN_F32) return x;
+  if (kv == ACCEL_PLUGIN_I8) {
+    int8_t *code = guard_bytes((size_t)n);
+    for (int64_t i = 0; i < n; i++) code[i] = (int8_t)lrintf(127.0f * x[i]);
+    return code;
+  }
   uint16_t *y = guard_bytes((size_t)n * 2);
   for (int64_t i = 0; i < n; i++) y[i] = kv == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
   return y;
 }
 
+/* Of int8 rows, each row's own. */
+static void *with_scales(void *rows, int64_t n, int64_t ld, int64_t at) {
+  for (int64_t i = 0; i < n; i++) {
+    float scale = 0.01f * noise();
+    memcpy((char *)rows + i * ld + at, &scale, sizeof scale);
+  }
+  return rows;
+}
+
 static void add_keys(attention *t, int kv, bool paged, int64_t gap) {
   cpu_attention *a = &t->a;
-  const int64_t size = kv == ACCEL_PLUGIN_F32 ? 4 : 2;
+  const int64_t size = cpu_kv_bytes(kv), scale = kv == ACCEL_PLUGIN_I8 ? 4 : 0;
   a->kv = kv;
-  a->ldk = a->dk + gap;
-  a->ldv = a->dv + gap;
+  a->ldk = a->dk + gap + scale;
+  a->ldv = a->dv + gap + scale;
+  a->k_scale = a->dk;
+  a->v_scale = a->dv;
   if (!paged) {
-    a->k = narrow(kv, a->keys ? (a->keys - 1) * a->ldk + a->dk : 0);
-    a->v = narrow(kv, a->keys ? (a->keys - 1) * a->ldv + a->dv : 0);
+    a->k = narrow(kv, a->keys ? (a->keys - 1) * a->ldk + a->dk + scale : 0);
+    a->v = narrow(kv, a->keys ? (a->keys - 1) * a->ldv + a->dv + scale : 0);
+    if (scale) with_scales((void *)a->k, a->keys, a->ldk, a->k_scale);
+    if (scale) with_scales((void *)a->v, a->keys, a->ldv, a->v_scale);
     return;
   }
   static void *page[64];
   a->page = page;
   a->k_offset = gap * size;
   a->v_offset = (CPU_PAGE_ROWS * a->ldk + 2 * gap) * size;
-  for (int64_t p = 0; p * CPU_PAGE_ROWS < a->keys; p++) page[p] = narrow(kv, CPU_PAGE_ROWS * (a->ldk + a->ldv) + 2 * gap);
+  for (int64_t p = 0; p * CPU_PAGE_ROWS < a->keys; p++) {
+    page[p] = narrow(kv, CPU_PAGE_ROWS * (a->ldk + a->ldv) + 2 * gap);
+    if (scale) with_scales((char *)page[p] + a->k_offset, CPU_PAGE_ROWS, a->ldk, a->k_scale);
+    if (scale) with_scales((char *)page[p] + a->v_offset, CPU_PAGE_ROWS, a->ldv, a->v_scale);
+  }
 }
 
 static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
@@ -275,7 +301,7 @@ static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, in
   release();
 }
 
-static int dtype_of(int i) { return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16}[i % 3]; }
+static int dtype_of(int i) { return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_I8}[i % 4]; }
 
 static void test_attention(void **state) {
   (void)state;
@@ -330,7 +356,7 @@ static void check_part(const attention *t, const float *part) {
     check("part's sum", part[1], sum, 1e-5 * (1 + sum));
     for (int64_t d = 0; d < a->dv; d++) {
       double y = 0;
-      for (int64_t j = a->first; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), d);
+      for (int64_t j = a->first; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
       check("part", part[2 + d], y, 2e-5 * (1 + sum));
     }
   }
@@ -351,6 +377,33 @@ static void test_parts(void **state) {
       else
         kernels.attention(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
       check_part(&t, part);
+      release();
+    }
+}
+
+/* Rows as a state keeps them: halves as their formats round, codes within half a step of what they stand for. */
+static void test_store(void **state) {
+  (void)state;
+  for (int64_t dim = 1; dim < 70; dim += dim < 20 ? 1 : 7)
+    for (int store = 0; store < 4; store++) {
+      const int64_t heads = 3, n = heads * dim;
+      const int dtype = dtype_of(store);
+      float *x = filled(n), *scale = guard(heads);
+      char *y = guard_bytes((size_t)(n * cpu_kv_bytes(dtype)));
+      if (dim > 2) x[dim - 1] = -0.0f, x[dim] = 1e-41f, x[2 * dim] = 3e5f;
+      for (int64_t i = 0; dtype == ACCEL_PLUGIN_I8 && i < dim; i++) x[dim + i] = 0; /* a head of zeros */
+      kernels.store(dtype, x, heads, dim, y, scale);
+      for (int64_t i = 0; i < n; i++) {
+        const bool half = cpu_kv_bytes(dtype) == 2;
+        const uint16_t want = dtype == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
+        if (dtype == ACCEL_PLUGIN_F32) assert_memory_equal(y + 4 * i, x + i, 4);
+        if (half) assert_memory_equal(y + 2 * i, &want, 2);
+        if (dtype == ACCEL_PLUGIN_I8) check("code", scale[i / dim] * (float)((int8_t *)y)[i], x[i], 0.501 * scale[i / dim]);
+      }
+      x[0] = NAN;
+      kernels.store(dtype, x, heads, dim, y, scale);
+      if (dtype == ACCEL_PLUGIN_I8) assert_true(isnan(scale[0]) && !isnan(scale[2]));
+      if (dtype == ACCEL_PLUGIN_BF16) assert_true(isnan(accel_bf16_to_f32((uint16_t)((uint8_t)y[0] | (uint8_t)y[1] << 8))));
       release();
     }
 }
@@ -394,8 +447,8 @@ static void test_special(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_attention), cmocka_unit_test(test_long),    cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_parts),     cmocka_unit_test(test_special),
+      cmocka_unit_test(test_attention), cmocka_unit_test(test_long),  cmocka_unit_test(test_decode),
+      cmocka_unit_test(test_parts),     cmocka_unit_test(test_store), cmocka_unit_test(test_special),
   };
   CPU_GUARD_RUN(tests);
 }

@@ -20,10 +20,18 @@ static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; 
 /* Elements i .. of a row of `kv` elements, `left` of them there. */
 V_INLINE vf load_kv(const int kv, const void *row, int64_t i, int64_t left) {
   if (kv == ACCEL_PLUGIN_F32) return v_loadn((const float *)row + i, left);
-  const uint16_t *p = (const uint16_t *)row + i;
+  const void *p = (const char *)row + i * cpu_kv_bytes(kv);
   uint16_t part[V] = {0};
-  if (left < V) p = memcpy(part, p, (size_t)left * sizeof *p);
+  if (left < V) p = memcpy(part, p, (size_t)(left * cpu_kv_bytes(kv)));
+  if (kv == ACCEL_PLUGIN_I8) return v_load_s8(p);
   return kv == ACCEL_PLUGIN_F16 ? v_load_f16(p) : v_load_bf16(p);
+}
+
+/* What the elements of a row are to be multiplied with. */
+V_INLINE float scale_of(const int kv, const void *row, int64_t at) {
+  float scale = 1.0f;
+  if (kv == ACCEL_PLUGIN_I8) memcpy(&scale, (const char *)row + at, sizeof scale);
+  return scale;
 }
 
 /* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [dk][GEMM_COLS]. */
@@ -34,6 +42,8 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
     for (int64_t i = 0; i < V; i++) row[i] = j + c + i < a->keys ? cpu_key_at(a, j + c + i) : NULL;
     for (int64_t d = 0; d < a->dk; d += V) {
       for (int64_t i = 0; i < V; i++) x[i] = row[i] ? load_kv(kv, row[i], d, a->dk - d) : v_zero();
+      for (int64_t i = 0; kv == ACCEL_PLUGIN_I8 && i < V; i++)
+        if (row[i]) x[i] = v_mul(x[i], v_set(scale_of(kv, row[i], a->k_scale)));
       v_transpose(x);
       for (int64_t i = 0; i < V && d + i < a->dk; i++) v_store(panel + (d + i) * GEMM_COLS + c, x[i]);
     }
@@ -44,10 +54,13 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
 V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to, int64_t stride, float *panels) {
   for (int64_t j = from; j < to; j++) {
     const char *row = cpu_value_at(a, j);
+    const vf scale = v_set(scale_of(kv, row, a->v_scale));
     for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
       float *at = panels + c / GEMM_COLS * stride + (j - from) * GEMM_COLS;
-      MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V)
-          v_store(at + i, c + i < a->dv ? load_kv(kv, row, c + i, a->dv - c - i) : v_zero());
+      MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V) {
+        vf x = c + i < a->dv ? load_kv(kv, row, c + i, a->dv - c - i) : v_zero();
+        v_store(at + i, kv == ACCEL_PLUGIN_I8 ? v_mul(x, scale) : x);
+      }
     }
   }
 }
@@ -260,6 +273,9 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
     case ACCEL_PLUGIN_BF16:    \
       call(ACCEL_PLUGIN_BF16); \
       break;                   \
+    case ACCEL_PLUGIN_I8:      \
+      call(ACCEL_PLUGIN_I8);   \
+      break;                   \
     default:                   \
       call(ACCEL_PLUGIN_F32);  \
   }
@@ -375,7 +391,7 @@ static inline void ask_for(const char *row, int64_t bytes) {
 
 /* s[j] = q . k[from + j] for j < n */
 V_INLINE void dots(const int kv, const cpu_attention *a, const float *q, int64_t from, int64_t n, float *s) {
-  const int64_t dk = a->dk, bytes = dk * (kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  const int64_t dk = a->dk, bytes = dk * cpu_kv_bytes(kv);
   for (int64_t j = 0; j < n; j++) {
     const char *row = cpu_key_at(a, from + j);
     vf sum = v_zero(), more = v_zero();
@@ -386,7 +402,7 @@ V_INLINE void dots(const int kv, const cpu_attention *a, const float *q, int64_t
       more = v_fma(v_load(q + d + V), load_kv(kv, row, d + V, V), more);
     }
     for (; d < dk; d += V) sum = v_fma(v_loadn(q + d, dk - d), load_kv(kv, row, d, dk - d), sum);
-    s[j] = v_sum(v_add(sum, more));
+    s[j] = v_sum(v_add(sum, more)) * scale_of(kv, row, a->k_scale);
   }
 }
 
@@ -394,13 +410,12 @@ V_INLINE void dots(const int kv, const cpu_attention *a, const float *q, int64_t
 V_INLINE void mix(const int kv, const int vectors, const cpu_attention *a, const float *s, int64_t from, int64_t n,
                   int64_t d, float factor, float *total) {
   vf sum[4];
-  const int64_t left = a->dv - d, bytes = (left < vectors * V ? left : vectors * V) * (kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  const int64_t left = a->dv - d, bytes = (left < vectors * V ? left : vectors * V) * cpu_kv_bytes(kv);
   MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_mul(v_loadn(total + d + i * V, left - i * V), v_set(factor));
   for (int64_t j = 0; j < n; j++) {
     const char *row = cpu_value_at(a, from + j);
-    vf w = v_set(s[j]);
-    if (from + j + DECODE_AHEAD < a->keys)
-      ask_for(cpu_value_at(a, from + j + DECODE_AHEAD) + d * (kv == ACCEL_PLUGIN_F32 ? 4 : 2), bytes);
+    vf w = v_set(s[j] * scale_of(kv, row, a->v_scale));
+    if (from + j + DECODE_AHEAD < a->keys) ask_for(cpu_value_at(a, from + j + DECODE_AHEAD) + d * cpu_kv_bytes(kv), bytes);
     MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_fma(w, load_kv(kv, row, d + i * V, left - i * V), sum[i]);
   }
   MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total + d + i * V, sum[i], left - i * V);

@@ -132,11 +132,12 @@ enum {
  * query_position and key_position are given (magnitudes below 2^24). */
 typedef struct cpu_attention {
   const float *q;
-  /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16), ldk and ldv elements apart: in one piece, or in pages of
-   * CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of each. */
+  /* Rows of `kv` elements (accel_plugin_dtype F32, F16, BF16, I8), ldk and ldv elements apart: in one piece, or in pages of
+   * CPU_PAGE_ROWS rows, k_offset and v_offset bytes after the start of each.  I8: codes of a row times its fp32 scale, which
+   * lies k_scale, v_scale bytes after the first of them. */
   const void *k, *v;
   void *const *page; /* NULL: one piece */
-  int64_t k_offset, v_offset;
+  int64_t k_offset, v_offset, k_scale, v_scale;
   int32_t kv;
   float *y;
   int64_t ldq, ldk, ldv, ldy, first, keys, dk, dv; /* keys first .. keys-1 are looked at; first is a multiple of a tile */
@@ -167,13 +168,14 @@ typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_e
 /* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
 typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
 
+static inline int64_t cpu_kv_bytes(int32_t kv) { return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2; }
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
-  const int64_t row = a->ldk * (a->kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  const int64_t row = a->ldk * cpu_kv_bytes(a->kv);
   return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->k_offset + j % CPU_PAGE_ROWS * row
                  : (const char *)a->k + j * row;
 }
 static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
-  const int64_t row = a->ldv * (a->kv == ACCEL_PLUGIN_F32 ? 4 : 2);
+  const int64_t row = a->ldv * cpu_kv_bytes(a->kv);
   return a->page ? (const char *)a->page[j / CPU_PAGE_ROWS] + a->v_offset + j % CPU_PAGE_ROWS * row
                  : (const char *)a->v + j * row;
 }
@@ -229,6 +231,9 @@ typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, cons
                               int64_t n);
 /* y[i] = x[i], i < n; x: any alignment, accel_plugin_dtype F16 or BF16. */
 typedef void cpu_widen_fn(int32_t store, const void *x, float *y, int64_t n);
+/* A row of keys or values as a state keeps it: x[heads * dim] to `store` (accel_plugin_dtype F32, F16, BF16, I8) at y; I8
+ * are codes, round(x / scale) with one scale a head, which is NaN where an element is not finite. */
+typedef void cpu_store_fn(int32_t store, const float *x, int64_t heads, int64_t dim, void *y, float *scale);
 /* y += weight x */
 typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
 
@@ -272,6 +277,7 @@ typedef struct cpu_kernels {
   cpu_unary_fn *unary;
   cpu_binary_fn *binary;
   cpu_widen_fn *widen;
+  cpu_store_fn *store;
   cpu_accumulate_fn *accumulate;
   cpu_rope_fn *rope;
   cpu_conv_fn *conv; /* ops.h */

@@ -1,4 +1,5 @@
 /* rows_body.h - norm, softmax, rope and elementwise kernels (kernels.h), included by rows_<isa>.c. */
+#include <stdbool.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -176,6 +177,54 @@ void CPU_NAME(widen, row)(int32_t store, const void *x, float *y, int64_t n) {
     else
       memcpy(half, (const char *)x + 2 * i, (size_t)(n - i) * 2);
     v_storen(y + i, store == ACCEL_PLUGIN_F16 ? v_load_f16(half) : v_load_bf16(half), n - i);
+  }
+}
+
+/* ---- rows of keys and values ---- */
+
+/* One vector, `left` elements of it, to y. */
+V_INLINE void store_part(const int store, vf x, void *y, int64_t left) {
+  const size_t size = store == ACCEL_PLUGIN_I8 ? 1 : 2;
+  uint16_t part[V];
+  void *to = left >= V ? y : part;
+  if (store == ACCEL_PLUGIN_I8)
+    v_store_s8(to, x);
+  else if (store == ACCEL_PLUGIN_F16)
+    v_store_f16(to, x);
+  else
+    v_store_bf16(to, x);
+  if (left < V) memcpy(y, part, (size_t)left * size);
+}
+
+static void store_codes(const float *x, int64_t n, int8_t *y, float *scale) {
+  vf most = v_zero(), sum = v_zero();
+  for (int64_t i = 0; i < n; i += V) {
+    vf v = v_loadn(x + i, n - i);
+    most = v_max(v_abs(v), most);
+    sum = v_fma(v, v_zero(), sum); /* NaN when an element is not finite */
+  }
+  const bool finite = v_sum(sum) == 0.0f;
+  const float top = finite ? v_largest(most) : NAN, inverse = top > 1e-30f ? 127.0f / top : 0.0f;
+  *scale = top / 127.0f;
+  for (int64_t i = 0; i < n; i += V)
+    store_part(ACCEL_PLUGIN_I8, finite ? v_mul(v_loadn(x + i, n - i), v_set(inverse)) : v_zero(), y + i, n - i);
+}
+
+void CPU_NAME(store, row)(int32_t store, const float *x, int64_t heads, int64_t dim, void *y, float *scale) {
+  const int64_t n = heads * dim;
+  uint16_t *half = y;
+  switch (store) {
+    case ACCEL_PLUGIN_I8:
+      for (int64_t h = 0; h < heads; h++) store_codes(x + h * dim, dim, (int8_t *)y + h * dim, scale + h);
+      break;
+    case ACCEL_PLUGIN_F16:
+      for (int64_t i = 0; i < n; i += V) store_part(ACCEL_PLUGIN_F16, v_loadn(x + i, n - i), half + i, n - i);
+      break;
+    case ACCEL_PLUGIN_BF16:
+      for (int64_t i = 0; i < n; i += V) store_part(ACCEL_PLUGIN_BF16, v_loadn(x + i, n - i), half + i, n - i);
+      break;
+    default:
+      memcpy(y, x, (size_t)n * sizeof *x);
   }
 }
 

@@ -41,6 +41,30 @@ V_INLINE vf v_load_f16(const uint16_t *p) { return _mm256_cvtph_ps(_mm_loadu_si1
 V_INLINE vf v_load_bf16(const uint16_t *p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
+/* V signed bytes as fp32. */
+V_INLINE vf v_load_s8(const int8_t *p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+/* The low 16 bits of each 32, none of which is above 0xffff. */
+V_INLINE __m128i v_narrow(__m256i x) {
+  return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0xd8));
+}
+/* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
+V_INLINE void v_store_f16(uint16_t *p, vf x) {
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+V_INLINE void v_store_bf16(uint16_t *p, vf x) {
+  const __m256i bits = _mm256_castps_si256(x), even = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1)),
+                quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+  __m256i up = _mm256_add_epi32(bits, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+  up = _mm256_blendv_epi8(up, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+  _mm_storeu_si128((__m128i *)p, v_narrow(_mm256_srli_epi32(up, 16)));
+}
+V_INLINE void v_store_s8(int8_t *p, vf x) {
+  const __m256i codes = _mm256_and_si256(_mm256_cvtps_epi32(x), _mm256_set1_epi32(0xff));
+  const __m128i words = v_narrow(codes);
+  _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(words, words));
+}
 V_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 V_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 V_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "formats/bf16.h"
 #include "formats/fp16.h"
 
 #define V        4
@@ -47,6 +48,18 @@ V_INLINE vf v_load_f16(const uint16_t *p) {
   return (vf){accel_fp16_to_f32(p[0]), accel_fp16_to_f32(p[1]), accel_fp16_to_f32(p[2]), accel_fp16_to_f32(p[3])};
 }
 V_INLINE vf v_load_bf16(const uint16_t *p) { return (vf)((vu){p[0], p[1], p[2], p[3]} << 16); }
+/* V signed bytes as fp32. */
+V_INLINE vf v_load_s8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
+/* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
+V_INLINE void v_store_f16(uint16_t *p, vf x) {
+  for (int i = 0; i < V; i++) p[i] = accel_f32_to_fp16(x[i]);
+}
+V_INLINE void v_store_bf16(uint16_t *p, vf x) {
+  for (int i = 0; i < V; i++) p[i] = accel_f32_to_bf16(x[i]);
+}
+V_INLINE void v_store_s8(int8_t *p, vf x) {
+  for (int i = 0; i < V; i++) p[i] = (int8_t)lrintf(x[i]);
+}
 V_INLINE vf v_add(vf a, vf b) { return a + b; }
 V_INLINE vf v_sub(vf a, vf b) { return a - b; }
 V_INLINE vf v_mul(vf a, vf b) { return a * b; }

@@ -51,12 +51,12 @@ class Model:
 
     def __init__(self, model: str, device: str = "auto", precision: Optional[str] = None, task: Optional[str] = None, batch_size: int = 0,
                  max_length: int = 0, queue_capacity: int = 0, random_weights: bool = False, seed: int = 0,
-                 architecture: Optional[str] = None, context: Optional[Context] = None) -> None:
+                 architecture: Optional[str] = None, kv_cache: Optional[str] = None, context: Optional[Context] = None) -> None:
         self._handle = C.c_void_p()
         self.context = context or default_context()
         how = lib.accel_init_params_default()
-        keep = [encode(v) for v in (device, precision, task, architecture)]
-        how.device, how.precision, how.task, how.architecture = keep
+        keep = [encode(v) for v in (device, precision, task, architecture, kv_cache)]
+        how.device, how.precision, how.task, how.architecture, how.kv_cache = keep
         how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
         how.random_weights, how.seed = int(random_weights), seed
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))

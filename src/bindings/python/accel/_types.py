@@ -44,7 +44,7 @@ accel_test_report = _struct(
 
 accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
-    ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text))
+    ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text))
 
 accel_placement_report = _struct(
     "accel_placement_report", ("model", text), ("label", text), ("device", text), ("precision", text), ("implementation_type", text),
