@@ -620,6 +620,29 @@ ACCEL_API accel_status accel_submit_generate(accel_queue *queue, const char *tex
 /* As accel_wait, for tickets of accel_submit_generate. */
 ACCEL_API accel_status accel_wait_generations(accel_ticket **ticket, int64_t timeout_ms, accel_generations **out);
 
+/* ---- translation, summaries: encoder-decoders ------------------------------------------------------------------------ */
+
+/* What transformers' pipelines "translation", "summarization" and "text2text-generation" do.  What a task asks for - a prefix of the
+ * input, settings of the generation - is read from task_specific_params of config.json, then from the model's generation_config.json; where
+ * neither says how, four beams and at most 256 tokens. */
+typedef struct accel_text2text_params {
+  uint32_t size;
+  const char *task;     /* "translation", "summarization", "text2text-generation" (NULL), or another name in task_specific_params.  The
+                         * languages of "translation_en_to_de" are used where the model has use for them; those below have to be known */
+  const char *source, *target; /* languages of a translation, in the model's own spelling: "en_XX" or "en" (mBART), "eng_Latn" (NLLB), "en"
+                                * (M2M100, T5, Marian's ">>en<<").  NULL: as the model is set up */
+  uint32_t truncate;     /* 1: texts are cut at the tokenizer's model_max_length; 0: only at what the model can take */
+  const accel_generate_params *generate; /* NULL: nothing is asked */
+} accel_text2text_params;
+ACCEL_API accel_text2text_params accel_text2text_params_default(void);
+/* ACCEL_ERROR_ARGUMENT names the languages that the model knows, when one that it does not is asked for. */
+ACCEL_API accel_status accel_text2text(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_text2text_params *params,
+                                       accel_generations **out);
+ACCEL_API accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const char *source, const char *target,
+                                       const accel_generate_params *params, accel_generations **out);
+ACCEL_API accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_generate_params *params,
+                                       accel_generations **out);
+
 /* ---- sessions -------------------------------------------------------------------------------------------------------- */
 
 /* Tokens that a decoder has read, kept on the device (KV cache, states), so that going on costs what is new alone.  One call at a time

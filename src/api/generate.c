@@ -55,6 +55,53 @@ accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *
   return status;
 }
 
+accel_text2text_params accel_text2text_params_default(void) {
+  return (accel_text2text_params){.size = sizeof(accel_text2text_params)};
+}
+
+static accel_status text2text(const char *caller, accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                              const accel_text2text_params *params, accel_generations **out) {
+  accel_generate_params mine = accel_generate_params_default();
+  accel_text2text_params how = *params;
+  API_PARAMS(mine, params->generate);
+  ACCEL_TRY(check_params(caller, &mine));
+  for (uint32_t i = 0; i < n; i++)
+    if (!texts[i]) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: texts[%u] is NULL", caller, i);
+  how.generate = &mine;
+  return accel__text2text(endpoint, texts, n, &how, out);
+}
+
+accel_status accel_text2text(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_text2text_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  accel_text2text_params mine = accel_text2text_params_default();
+  API_PARAMS(mine, params);
+  return text2text(__func__, endpoint, texts, n, &mine, out);
+}
+
+accel_status accel_translate(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const char *source,
+                             const char *target, const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  const accel_text2text_params how = {.size = sizeof how, .task = "translation", .source = source, .target = target, .generate = params};
+  return text2text(__func__, endpoint, texts, n, &how, out);
+}
+
+accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts, uint32_t n,
+                             const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  if (n) API_NEED(texts);
+  const accel_text2text_params how = {.size = sizeof how, .task = "summarization", .generate = params};
+  return text2text(__func__, endpoint, texts, n, &how, out);
+}
+
 accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n,
                                    const accel_generate_params *params, accel_ticket **out) {
   API_BEGIN();

@@ -1,190 +1,19 @@
 /* generate.c - accel generate: goes on with texts. */
-#include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "cli/generation.h"
 
-#include <cjson/cJSON.h>
-
-#include "cli/print.h"
-
-/* What the options ask for, with the memory behind it. */
-typedef struct wishes {
-  accel_generate_params params;
-  char *config; /* --generation-config, read from its file */
-  cJSON *stop_list;
-  const char **stop;
-  accel_strings stop_strings;
-} wishes;
-
-/* ---- options ---- */
-
-static int read_stop(cli_run *run, wishes *w) {
-  const char *text = run->value[OPT_STOP];
-  uint32_t n = 0;
-  if (!text) return 0;
-  if (*text == '[') w->stop_list = cJSON_Parse(text);
-  int size = w->stop_list ? cJSON_GetArraySize(w->stop_list) : 1;
-  w->stop = calloc((size_t)size + 1, sizeof *w->stop);
-  if (!w->stop) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  for (const cJSON *item = w->stop_list ? w->stop_list->child : NULL; item; item = item->next) {
-    if (!cJSON_IsString(item)) return cli_usage(run, "--stop: not an array of texts: %s", text);
-    w->stop[n++] = item->valuestring;
-  }
-  if (!w->stop_list) w->stop[n++] = text;
-  w->stop_strings = (accel_strings){.n = n, .item = w->stop};
-  w->params.stop = &w->stop_strings;
-  return 0;
-}
-
-static int read_config(cli_run *run, wishes *w) {
-  const char *text = run->value[OPT_GENERATION_CONFIG];
-  if (!text) return 0;
-  if (text[strspn(text, " \t\n")] != '{') {
-    int code = cli_file_read(run, text, &w->config, NULL);
-    if (code) return code;
-    text = w->config;
-  }
-  w->params.config = text;
-  return 0;
-}
-
-static int read_wishes(cli_run *run, wishes *w) {
-  *w = (wishes){.params = accel_generate_params_default()};
-  accel_generate_params *p = &w->params;
-  p->max_new_tokens = (int32_t)cli_count(run, OPT_MAX_NEW_TOKENS, p->max_new_tokens);
-  p->min_new_tokens = (int32_t)cli_count(run, OPT_MIN_NEW_TOKENS, p->min_new_tokens);
-  p->temperature = cli_number(run, OPT_TEMPERATURE, p->temperature);
-  p->top_k = (int32_t)cli_count(run, OPT_TOP_K, p->top_k);
-  p->top_p = cli_number(run, OPT_TOP_P, p->top_p);
-  p->min_p = cli_number(run, OPT_MIN_P, p->min_p);
-  p->typical_p = cli_number(run, OPT_TYPICAL_P, p->typical_p);
-  p->repetition_penalty = cli_number(run, OPT_REPETITION_PENALTY, p->repetition_penalty);
-  p->presence_penalty = cli_number(run, OPT_PRESENCE_PENALTY, p->presence_penalty);
-  p->frequency_penalty = cli_number(run, OPT_FREQUENCY_PENALTY, p->frequency_penalty);
-  p->no_repeat_ngram_size = (int32_t)cli_count(run, OPT_NO_REPEAT_NGRAM, p->no_repeat_ngram_size);
-  p->num_beams = (uint32_t)cli_count(run, OPT_BEAMS, 0);
-  p->num_return_sequences = (uint32_t)cli_count(run, OPT_SEQUENCES, 0);
-  p->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
-  p->logprobs = (int32_t)cli_count(run, OPT_LOGPROBS, p->logprobs);
-  p->no_special = cli_flag(run, OPT_NO_SPECIAL);
-  p->keep_special = cli_flag(run, OPT_KEEP_SPECIAL);
-  int code = read_stop(run, w);
-  return code ? code : read_config(run, w);
-}
-
-static void free_wishes(wishes *w) {
-  free(w->config);
-  free(w->stop);
-  cJSON_Delete(w->stop_list);
-}
-
-/* ---- results ---- */
-
-static double per_second(uint64_t n, double ms) { return ms > 0 ? 1e3 * (double)n / ms : (double)NAN; }
-
-/* Tokens that came after the first one of each sequence. */
-static uint64_t decoded(const accel_generations *g) { return g->new_tokens > g->n ? g->new_tokens - g->n : 0; }
-
-static void json_logprobs(cli_json *json, const accel_generation *one) {
-  if (!one->logprob) return;
-  cli_json_floats(json, "logprobs", one->logprob, one->n);
-  if (!one->alternatives) return;
-  cli_json_open(json, "top_logprobs", '[');
-  for (uint32_t t = 0; t < one->n; ++t) {
-    cli_json_open(json, NULL, '[');
-    for (uint32_t k = 0; k < one->alternatives; ++k) {
-      const accel_token_logprob *a = &one->alternative[(size_t)t * one->alternatives + k];
-      if (a->id < 0) break;
-      cli_json_open(json, NULL, '{');
-      cli_json_int(json, "id", a->id);
-      cli_json_float(json, "logprob", a->logprob);
-      cli_json_close(json, '}');
-    }
-    cli_json_close(json, ']');
-  }
-  cli_json_close(json, ']');
-}
-
-static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_generations *found) {
-  cli_json json;
-  int code = cli_json_begin(run, "accel.generate/1", &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_int(&json, "prompt_tokens", (int64_t)found->prompt_tokens);
-  cli_json_int(&json, "new_tokens", (int64_t)found->new_tokens);
-  cli_json_double(&json, "prefill_ms", found->prefill_ms);
-  cli_json_double(&json, "decode_ms", found->decode_ms);
-  cli_json_double(&json, "prefill_tokens_per_s", per_second(found->prompt_tokens, found->prefill_ms));
-  cli_json_double(&json, "decode_tokens_per_s", per_second(decoded(found), found->decode_ms));
-  cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    const accel_generation *one = &found->item[i];
-    cli_json_open(&json, NULL, '{');
-    cli_json_int(&json, "prompt", one->prompt);
-    cli_json_int(&json, "sequence", one->sequence);
-    cli_json_text(&json, "text", one->text);
-    cli_json_open(&json, "ids", '[');
-    for (uint32_t t = 0; t < one->n; ++t) cli_json_int(&json, NULL, one->ids[t]);
-    cli_json_close(&json, ']');
-    cli_json_text(&json, "finish", one->finish);
-    cli_json_int(&json, "prompt_tokens", one->prompt_tokens);
-    cli_json_double(&json, "score", one->score);
-    json_logprobs(&json, one);
-    cli_json_close(&json, '}');
-  }
-  cli_json_close(&json, ']');
-  return cli_json_end(run, &json);
-}
-
-/* One text is printed as it is; of several each is headed by its number. */
-static void print_texts(const accel_generations *found, bool streamed) {
-  for (uint32_t i = 0; i < found->n && !streamed; ++i) {
-    const accel_generation *one = &found->item[i];
-    if (found->n > 1) printf("%s[%u.%u] ", i ? "\n" : "", one->prompt + 1, one->sequence + 1);
-    if (*one->text || found->n == 1)
-      fputs(one->text, stdout);
-    else /* no tokenizer: the ids */
-      for (uint32_t t = 0; t < one->n; ++t) printf("%s%d", t ? " " : "", one->ids[t]);
-  }
-  putchar('\n');
-}
-
-static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_generations *found, bool streamed) {
-  if (cli_flag(run, OPT_JSON)) return print_json(run, endpoint, found);
-  print_texts(found, streamed);
-  cli_note(run, "%" PRIu64 " tokens read in %.0f ms (%.0f/s), %" PRIu64 " generated in %.0f ms (%.1f/s)",
-           found->prompt_tokens, found->prefill_ms, per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens,
-           found->decode_ms, found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
-  return cli_flush(run);
-}
-
-/* ---- running ---- */
-
-static int on_token(void *user, const accel_token_event *event) {
-  (void)user;
-  cli_progress_end();
-  fputs(event->text, stdout);
-  fflush(stdout);
-  return 0;
-}
-
-static int generate(cli_run *run, accel_endpoint *endpoint, wishes *w, const cli_texts *texts, const cli_ids *ids) {
+static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts, const cli_ids *ids) {
   uint32_t prompts = ids->n ? ids->n : texts->n;
-  bool one = prompts == 1 && w->params.num_return_sequences <= 1, json = cli_flag(run, OPT_JSON);
-  if (cli_flag(run, OPT_STREAM) && (!one || json)) return cli_usage(run, "--stream prints one text, and no JSON");
-  bool stream = one && !json && w->params.num_beams <= 1 && (cli_flag(run, OPT_STREAM) || isatty(STDOUT_FILENO));
-  if (stream) w->params.told = on_token;
+  int code = cli_wishes_stream(run, w, prompts);
+  if (code) return code;
   accel_generations *found;
   accel_status status =
       ids->n ? accel_generate_ids(endpoint, (const int32_t *const *)ids->ids, ids->count, ids->n, &w->params, &found)
              : accel_generate(endpoint, texts->text, texts->n, &w->params, &found);
   if (status != ACCEL_OK) {
-    if (stream) putchar('\n');
+    if (w->streamed) putchar('\n');
     return cli_fail(run, status);
   }
-  int code = print_result(run, endpoint, found, stream);
+  code = cli_generations_print(run, endpoint, w, "accel.generate/1", found);
   accel_generations_free(&found);
   return code;
 }
@@ -200,15 +29,15 @@ static int read_prompts(cli_run *run, cli_texts *texts, cli_ids *ids) {
 int cmd_generate(cli_run *run) {
   cli_texts texts = {0};
   cli_ids ids = {0};
-  wishes w;
+  cli_wishes w;
   accel_endpoint *endpoint = NULL;
-  int code = read_wishes(run, &w);
+  int code = cli_wishes_read(run, &w);
   if (!code) code = read_prompts(run, &texts, &ids);
   if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
   if (!code) code = generate(run, endpoint, &w, &texts, &ids);
   accel_cleanup(&endpoint);
   cli_texts_free(&texts);
   cli_ids_free(&ids);
-  free_wishes(&w);
+  cli_wishes_free(&w);
   return code;
 }

@@ -128,8 +128,11 @@ static accel_status find_best(accel__engine *e, accel__request *r, float *const 
 /* Does a stop string end with `token`?  Beams change their past, so the text is made anew. */
 static accel_status stops(const accel__request *r, const accel__hypothesis *h, int32_t token, accel__finish *why) {
   uint32_t generated = h->n - r->prompt.n;
-  accel__text_stream text = {
-      .tokenizer = r->tokenizer, .keep_special = r->keep_special, .stop = r->config->stop, .n_stop = r->config->n_stop};
+  accel__text_stream text = {.tokenizer = r->tokenizer,
+                             .keep_special = r->keep_special,
+                             .no_clean_up = r->no_clean_up,
+                             .stop = r->config->stop,
+                             .n_stop = r->config->n_stop};
   int32_t *ids = malloc((generated + 1) * sizeof *ids);
   if (!ids) return accel__no_memory(generated * sizeof *ids);
   memcpy(ids, h->ids + r->prompt.n, generated * sizeof *ids);

@@ -56,6 +56,7 @@ accel_status accel__hypothesis_new(const accel__request *r, uint32_t number, acc
                              .text = {.tokenizer = r->tokenizer,
                                       .keep_special = r->keep_special,
                                       .keep_stop = r->keep_stop,
+                                      .no_clean_up = r->no_clean_up,
                                       .stop = c->stop,
                                       .n_stop = c->n_stop}};
   if (!out->ids) return accel__no_memory(room * sizeof *out->ids);

@@ -37,11 +37,19 @@ accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena,
   return path && accel__file_exists(path) ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_OK;
 }
 
+/* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody says anything. */
+static void note(accel__generate_plan *plan, const accel__json *object) {
+  const accel__json *length = accel__json_get(object, "max_length");
+  plan->says_beams |= accel__json_get(object, "num_beams") != NULL;
+  plan->says_length |= accel__json_get(object, "max_new_tokens") || (cJSON_IsNumber(length) && length->valuedouble != 20);
+}
+
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
   ACCEL_TRY(accel__generate_file(ep, &plan->arena, &file));
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
+  note(plan, file.root ? file.root : ep->config.root);
   accel__json_free(&file);
   return status;
 }
@@ -52,8 +60,17 @@ static accel_status read_callers(const char *text, accel__generate_plan *plan) {
   if (status == ACCEL_OK) status = accel__generate_config_overlay(&file, true, &plan->arena, &plan->config);
   if (status == ACCEL_OK)
     plan->asked_length = accel__json_get(file.root, "max_new_tokens") || accel__json_get(file.root, "max_length");
+  note(plan, file.root);
   accel__json_free(&file);
   return status;
+}
+
+static accel_status apply_task(const accel_endpoint *ep, const accel__task_settings *task, accel__generate_plan *plan) {
+  const accel__json_file part = {.root = (accel__json *)task->fields, .name = ep->config.name};
+  if (task->forced_bos >= 0) plan->config.forced_bos = task->forced_bos;
+  if (!task->fields) return ACCEL_OK;
+  note(plan, task->fields);
+  return accel__generate_config_overlay(&part, false, &plan->arena, &plan->config);
 }
 
 static void set(double *field, double value) {
@@ -101,10 +118,18 @@ static accel_status check_stop(const accel_endpoint *ep, const accel__generate_c
 
 accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
                                        accel__generate_plan *plan) {
+  return accel__generate_plan_for(ep, &(accel__task_settings){.forced_bos = -1}, params, plan);
+}
+
+accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
+                                      const accel_generate_params *params, accel__generate_plan *plan) {
   *plan = (accel__generate_plan){0};
   ACCEL_TRY(accel__can_generate(ep));
   ACCEL_TRY(read_model(ep, plan));
+  ACCEL_TRY(apply_task(ep, task, plan));
   if (params->config) ACCEL_TRY(read_callers(params->config, plan));
+  if (task->num_beams && !plan->says_beams) plan->config.num_beams = task->num_beams;
+  if (task->max_new_tokens && !plan->says_length) plan->config.max_new_tokens = task->max_new_tokens;
   apply(params, plan);
   ACCEL_TRY(check_stop(ep, &plan->config));
   return accel__generate_config_check(&plan->config, ep->name, ep->model->vocab_size);
@@ -158,6 +183,7 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
                           .want_logprobs = params->logprobs >= 0,
                           .keep_special = params->keep_special != 0,
                           .keep_stop = params->keep_stop != 0,
+                          .no_clean_up = plan->no_clean_up,
                           .number = number,
                           .told = params->told,
                           .told_user = params->told_user,
@@ -312,17 +338,23 @@ done:
   return status;
 }
 
-accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
-                                     const accel_generate_params *params, accel_generations **out) {
-  accel__generate_plan plan;
+accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
+                                     uint32_t n, const accel_generate_params *params, accel_generations **out) {
   const accel_plugin_endpoint *used = ep->handle;
-  *out = NULL;
-  accel_status status = accel__generate_plan_make(ep, params, &plan);
-  if (status == ACCEL_OK) status = generate(ep, &plan, prompts, n, params, out);
+  accel_status status = generate(ep, plan, prompts, n, params, out);
   /* under "auto" once more in fp32; a listener has heard tokens that would come again */
   if (status == ACCEL_ERROR_NONFINITE && !params->told && ep->may_fall_back &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
-    status = generate(ep, &plan, prompts, n, params, out);
+    status = generate(ep, plan, prompts, n, params, out);
+  return status;
+}
+
+accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
+                                     const accel_generate_params *params, accel_generations **out) {
+  accel__generate_plan plan;
+  *out = NULL;
+  accel_status status = accel__generate_plan_make(ep, params, &plan);
+  if (status == ACCEL_OK) status = accel__generate_planned(ep, &plan, prompts, n, params, out);
   accel__generate_plan_free(&plan);
   return status;
 }

@@ -13,7 +13,18 @@ typedef struct accel__generate_plan {
   accel__arena arena;
   accel__generate_config config;
   bool asked_length; /* the caller, not the model, says how many tokens there may be */
+  bool no_clean_up;  /* see accel__text_stream */
+  /* private: whether any layer so far says how many beams there are, how many tokens may come */
+  bool says_beams, says_length;
 } accel__generate_plan;
+
+/* A task's part of the configuration, between the model's and the caller's. */
+typedef struct accel__task_settings {
+  const accel__json *fields; /* object with fields of a generation configuration and others; NULL: none */
+  uint32_t num_beams;        /* where no layer says; 0: as ever */
+  int64_t max_new_tokens;    /* likewise; 0 */
+  int64_t forced_bos;        /* -1: as the layers say */
+} accel__task_settings;
 
 accel_generate_params accel__generate_defaults(void); /* nothing is set */
 /* generation_config.json; without a root when there is none.  Free with accel__json_free. */
@@ -22,6 +33,8 @@ accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena,
  */
 accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,
                                        accel__generate_plan *plan);
+accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
+                                      const accel_generate_params *params, accel__generate_plan *plan);
 void accel__generate_plan_free(accel__generate_plan *plan);
 
 /* Fills what the request is given: prompt[n] (of an encoder-decoder: the encoder's input), limits.  `prompt` and `plan` must
@@ -38,6 +51,9 @@ accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__gene
 accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n);
 /* The result of finished requests; frees nothing of theirs. */
 accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out);
+/* Requests, the loop and the result for prompts under a plan; under precision "auto" again when a result is not finite. */
+accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
+                                     uint32_t n, const accel_generate_params *params, accel_generations **out);
 /* The whole way from token ids. */
 accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,
                                      const accel_generate_params *params, accel_generations **out);

@@ -6,7 +6,8 @@
 static accel_status decode(const accel__text_stream *s, const int32_t *ids, uint32_t n, accel__buffer *out) {
   out->n = 0;
   accel__buffer_text(out, "");
-  return accel__decode(s->tokenizer, ids, n, !s->keep_special, accel__tokenizer_describe(s->tokenizer)->clean_up, out);
+  bool clean_up = !s->no_clean_up && accel__tokenizer_describe(s->tokenizer)->clean_up;
+  return accel__decode(s->tokenizer, ids, n, !s->keep_special, clean_up, out);
 }
 
 static bool ends_broken(const accel__buffer *b) { return b->n >= 3 && !memcmp(b->data + b->n - 3, "\xEF\xBF\xBD", 3); }

@@ -6,9 +6,9 @@
  *   const char *piece = accel__text_stream_take(&s, last, &bytes);
  *   accel__text_stream_free(&s);
  *
- * The pieces together are the tokenizer's decoding of all ids, cut at the stop string.  (Where a decoder takes back text that
- * it gave for fewer tokens - byte tokens that spell no character - what was told stays, followed by the rest.)  A token costs
- * the decoding of the few tokens before it, however long the text is.
+ * The pieces together are the tokenizer's decoding of all ids, cut at the stop string.  (Where a decoder takes back text
+ * that it gave for fewer tokens - byte tokens that spell no character - what was told stays, followed by the rest.)  A token
+ * costs the decoding of the few tokens before it, however long the text is.
  */
 #ifndef ACCEL_TASKS_TEXT_STREAM_H
 #define ACCEL_TASKS_TEXT_STREAM_H
@@ -19,6 +19,7 @@
 typedef struct accel__text_stream {
   const accel__tokenizer *tokenizer; /* NULL: there is no text, and no stop string is found */
   bool keep_special;                 /* special tokens appear in the text */
+  bool no_clean_up;                  /* whatever the tokenizer says of clean_up_tokenization_spaces */
   const char *const *stop;           /* [n_stop] texts that end it */
   uint32_t n_stop;
   bool keep_stop;     /* the stop string stays in the text */

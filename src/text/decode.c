@@ -267,8 +267,46 @@ static accel_status fuse(const list *in, list *out) {
   return close_string(out);
 }
 
-static accel_status decode_step(const accel__decoder *d, const list *in, list *out, accel__buffer *work,
-                                accel__encode_scratch *s) {
+static bool is_special_text(const accel__tokenizer *t, const char *text, size_t n) {
+  int32_t same = accel__vocab_id(&t->added_vocab, text, n);
+  return same >= 0 && t->added[t->added_by_id[same] - 1].special;
+}
+
+static void push_stripped(accel__buffer *out, const char *text, size_t n) {
+  size_t first = 0, end = 0;
+  for (size_t i = 0; i < n;) {
+    uint32_t c;
+    i += accel__utf8_decode(text + i, n - i, &c);
+    if (!accel__is_white(c)) end = i;
+    if (!end) first = i;
+  }
+  if (end) accel__buffer_bytes(out, text + first, end - first);
+}
+
+/* As Marian's tokenizer has it: pieces joined, spaces for their marks, none at either end; special tokens stand between
+ * what SentencePiece decodes, each with a space behind it. */
+static accel_status sentencepiece(const accel__tokenizer *t, const list *in, list *out, accel__buffer *work) {
+  static const char mark[] = "\xE2\x96\x81";
+  size_t n, begin = 0; /* of the part since the last special token */
+  work->n = 0;
+  for (size_t i = 0; i < in->n; ++i) {
+    const char *text = string(in, i, &n);
+    if (is_special_text(t, text, n)) {
+      accel__buffer_bytes(work, text, n);
+      accel__buffer_bytes(work, " ", 1);
+      begin = work->n;
+      continue;
+    }
+    bool skip = work->n == begin && begins(text, n, mark, 3);
+    replace_all(work, text + (skip ? 3 : 0), n - (skip ? 3 : 0), mark, " ");
+  }
+  ACCEL_TRY(accel__buffer_status(work));
+  if (work->n) push_stripped(&out->text, work->data, work->n);
+  return close_string(out);
+}
+
+static accel_status decode_step(const accel__tokenizer *t, const accel__decoder *d, const list *in, list *out,
+                                accel__buffer *work, accel__encode_scratch *s) {
   switch (d->kind) {
     case ACCEL__DECODE_WORDPIECE:
       return wordpiece(d, in, out, work);
@@ -288,15 +326,15 @@ static accel_status decode_step(const accel__decoder *d, const list *in, list *o
       return strip(d, in, out);
     case ACCEL__DECODE_BYTE_FALLBACK:
       return byte_fallback(in, out, work);
+    case ACCEL__DECODE_SENTENCEPIECE:
+      return sentencepiece(t, in, out, work);
   }
   return ACCEL_OK;
 }
 
 /* Is there a special token of this text?  (The package asks by text, not by id.) */
 static bool is_special(const accel__tokenizer *t, int32_t id, const char *text, size_t n) {
-  if ((size_t)id >= t->added_ids || !t->added_by_id[id]) return false;
-  int32_t same = accel__vocab_id(&t->added_vocab, text, n);
-  return same >= 0 && t->added[t->added_by_id[same] - 1].special;
+  return (size_t)id < t->added_ids && t->added_by_id[id] && is_special_text(t, text, n);
 }
 
 static accel_status tokens_of(const accel__tokenizer *t, const int32_t *ids, size_t n, bool skip_special, list *out) {
@@ -319,7 +357,7 @@ static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean,
   accel_status status = memory.scratch ? ACCEL_OK : accel__no_memory(sizeof *memory.scratch);
   for (size_t i = 0; status == ACCEL_OK && i < t->decoders; ++i) {
     clear(&result);
-    status = decode_step(&t->decoder[i], in, &result, &work, memory.scratch);
+    status = decode_step(t, &t->decoder[i], in, &result, &work, memory.scratch);
     list kept = *in;
     *in = result;
     result = kept;

@@ -24,6 +24,22 @@ static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_spec
   return ACCEL_OK;
 }
 
+/* Code points of a language code that chars[0..n) begin with, ">>fr<<"; 0 none. */
+static size_t language_code(const accel__char *chars, size_t n) {
+  if (n < 4 || chars[0].c != '>' || chars[1].c != '>') return 0;
+  for (size_t i = 2; i + 1 < n; ++i)
+    if (chars[i].c == '<' && chars[i + 1].c == '<') return i + 2;
+  return 0;
+}
+
+static accel_status push_code(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                              accel__encode_scratch *s, accel__tokens *out) {
+  size_t bytes;
+  ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
+  int32_t id = accel__vocab_id(&t->vocab, s->utf8, bytes);
+  return accel__tokens_push(t, out, id < 0 ? t->model.unk : id, chars, n, word);
+}
+
 static accel_status tokenize_text(const accel__tokenizer *t, const char *text, size_t n, bool ignore_special,
                                   int32_t given_word, accel__encode_scratch *s, accel__tokens *out) {
   int32_t word = 0;
@@ -38,9 +54,11 @@ static accel_status tokenize_text(const accel__tokenizer *t, const char *text, s
       ACCEL_TRY(accel__tokens_push_added(t, out, segment.id, chars, segment.n, number, s));
       continue;
     }
-    ACCEL_TRY(accel__grow(&s->chars.at, &s->chars.capacity, segment.n, sizeof *chars));
-    memcpy(s->chars.at, chars, segment.n * sizeof *chars);
-    s->chars.n = segment.n;
+    size_t code = t->codes ? language_code(chars, segment.n) : 0, left = segment.n - code;
+    if (code) ACCEL_TRY(push_code(t, chars, code, given_word >= 0 ? given_word : word++, s, out));
+    ACCEL_TRY(accel__grow(&s->chars.at, &s->chars.capacity, left, sizeof *chars));
+    if (left) memcpy(s->chars.at, chars + code, left * sizeof *chars);
+    s->chars.n = left;
     ACCEL_TRY(accel__normalize(t->normalizer, t->normalizers, s));
     ACCEL_TRY(tokenize_segment(t, ignore_special, given_word, &word, s, out));
   }
@@ -380,17 +398,13 @@ void accel__encoding_free(accel__encoding *e) {
   if (!e) return;
   accel__encode_scratch *s = e->scratch;
   if (s) {
-    void *owned[] = {s->raw.at,       s->chars.at,
-                     s->other.at,     s->segments.at,
-                     s->splits.at,    s->other_splits.at,
-                     s->tokens[0].at, s->tokens[1].at,
-                     s->match,        s->change,
-                     s->utf8,         s->bound,
-                     s->hash,         s->symbol,
-                     s->candidate,    s->regex.at,
-                     s->best,         s->part,
-                     s->combination,  s->origin,
-                     s};
+    void *owned[] = {s->raw.at,       s->chars.at,     s->other.at,
+                     s->segments.at,  s->splits.at,    s->other_splits.at,
+                     s->tokens[0].at, s->tokens[1].at, s->match,
+                     s->change,       s->utf8,         s->bound,
+                     s->hash,         s->symbol,       s->candidate,
+                     s->regex.at,     s->best,         s->part,
+                     s->combination,  s->origin,       s};
     accel__words_free(s->words);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }

@@ -234,6 +234,7 @@ typedef enum accel__normalizer_kind {
   ACCEL__NORMALIZE_REPLACE,
   ACCEL__NORMALIZE_PREPEND,
   ACCEL__NORMALIZE_BYTE_LEVEL,
+  ACCEL__NORMALIZE_SENTENCEPIECE, /* of no tokenizer.json: marian.c */
 } accel__normalizer_kind;
 typedef struct accel__normalizer {
   accel__normalizer_kind kind;
@@ -242,7 +243,8 @@ typedef struct accel__normalizer {
   accel__pattern pattern;                                          /* REPLACE */
   const uint32_t *content;                                         /* REPLACE, PREPEND: code points */
   size_t content_n;
-  const uint32_t *trie; /* PRECOMPILED: double array (darts-clone) */
+  bool dummy_prefix, remove_extra; /* SENTENCEPIECE: as its model says */
+  const uint32_t *trie;            /* PRECOMPILED, SENTENCEPIECE: double array (darts-clone); the latter may have none */
   size_t trie_n;
   const char *replacements; /* NUL-separated; ends with a NUL */
   size_t replacements_n;
@@ -289,6 +291,7 @@ typedef enum accel__decoder_kind {
   ACCEL__DECODE_FUSE,
   ACCEL__DECODE_STRIP,
   ACCEL__DECODE_BYTE_FALLBACK,
+  ACCEL__DECODE_SENTENCEPIECE, /* of no tokenizer.json: marian.c */
 } accel__decoder_kind;
 typedef struct accel__decoder {
   accel__decoder_kind kind;
@@ -336,8 +339,11 @@ typedef struct accel__model {
   bool cuts_at_space;  /* BPE: a word may be cut before every U+2581 that follows something else */
   accel__merge *merge; /* BPE: open addressing */
   size_t merges;       /* slots, power of two; 0 none */
-  double *score;       /* Unigram, by id */
+  double *score;       /* Unigram, by id; with piece_id by piece */
   double unk_score;
+  /* Unigram as SentencePiece itself has it, beside a vocabulary of its own (marian.c): the token of each piece, and sums in
+   * fp32.  NULL: piece i is token i. */
+  const int32_t *piece_id;
   accel__trie trie;     /* Unigram */
   int32_t byte_id[256]; /* "<0x41>"; -1 none */
 } accel__model;
@@ -355,7 +361,9 @@ struct accel__tokenizer {
   accel__arena arena;
   char *name; /* of the file, for messages */
   accel__tokenizer_info info;
-  accel__vocab vocab; /* the model's */
+  accel__vocab vocab;  /* the model's */
+  accel__vocab target; /* Marian's separate vocabularies: what ids are decoded by; n 0: vocab */
+  bool codes;          /* Marian: ">>fr<<" at the beginning of a text is one token */
   accel__model model;
   accel__normalizer *normalizer;
   size_t normalizers;
@@ -382,6 +390,11 @@ struct accel__tokenizer {
 
 /* normalize.c: chars in, chars out, both s->chars. */
 accel_status accel__normalize(const accel__normalizer *steps, size_t n, accel__encode_scratch *s);
+/* The replacement of a prefix of chars[0..n) that the character map knows, or NULL: of the shortest, or, where `taken` is
+ * given, of the longest, which has *taken code points. */
+const char *accel__mapped(const accel__normalizer *step, const accel__char *chars, size_t n, size_t *taken);
+/* spm_normalize.c: SentencePiece's own normalizer. */
+accel_status accel__spm_normalize(const accel__normalizer *step, accel__encode_scratch *s);
 /* Bytes to the printable code points of byte-level models, and back (-1: none). */
 uint32_t accel__byte_to_char(uint8_t byte);
 int accel__char_to_byte(uint32_t c);
@@ -414,11 +427,15 @@ accel_status accel__tokens_push_added(const accel__tokenizer *t, accel__tokens *
                                       size_t n, int32_t word, accel__encode_scratch *s);
 /* Counts the spaces that trimming offsets cares for at the ends of `text`. */
 void accel__count_spaces(const char *text, size_t n, uint32_t *lead, uint32_t *trail);
+/* load.c: a special token by its name in tokenizer_config.json, else special_tokens_map.json, else `usual`. */
+const char *accel__special_text(const accel__json *config, const accel__json *map, const char *key, const char *usual);
 /* load.c helpers used by the step parsers in steps.c */
 accel_status accel__parse_normalizer(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_post_processor(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_decoder(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
+/* steps.c: a precompiled_charsmap of `n` bytes, raw[n] one byte more, which is kept; false: it is none. */
+bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t n, accel__normalizer *to, accel_status *status);
 /* steps.c: the post-processor of add_bos_token and add_eos_token, in place of the file's; -1: without it. */
 accel_status accel__set_bos_eos(accel__tokenizer *t, int32_t bos, int32_t eos);
 /* scan.c: the large parts of a tokenizer.json, read without building a tree. */

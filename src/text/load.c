@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "text/internal.h"
+#include "text/marian.h"
 #include "text/merges.h"
 #include "text/sentencepiece.h"
 
@@ -84,6 +85,7 @@ static accel_status build_unigram(accel__tokenizer *t, file_t *file, json_t *mod
   double least = 0;
   ACCEL_TRY(accel__json_int(file, model, "unk_id", 0, (int64_t)t->info.model_vocab_size - 1, &unk));
   m->unk = (int32_t)unk;
+  if (m->piece_id) return ACCEL_OK; /* the pieces are not the vocabulary: marian.c made them */
   for (uint32_t i = 0; i < t->info.model_vocab_size; ++i) least = i == 0 || m->score[i] < least ? m->score[i] : least;
   m->unk_score = least - 10; /* kUnkPenalty of SentencePiece */
   accel__trie_string *strings = malloc((v->n ? v->n : 1) * sizeof *strings);
@@ -302,7 +304,7 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   return ACCEL_OK;
 }
 
-static const char *special_text(json_t *config, json_t *map, const char *key, const char *usual) {
+const char *accel__special_text(json_t *config, json_t *map, const char *key, const char *usual) {
   json_t *at = accel__json_get(config, key);
   if (!at) at = accel__json_get(map, key);
   if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
@@ -332,8 +334,8 @@ static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *m
   ACCEL_TRY(accel__json_bool(config, config->root, "add_eos_token", &eos));
   json_t *class = accel__json_get(config->root, "tokenizer_class");
   bool gemma = cJSON_IsString(class) && strstr(class->valuestring, "Gemma");
-  const char *begin = special_text(config->root, map->root, "bos_token", gemma ? "<bos>" : "<s>");
-  const char *end = special_text(config->root, map->root, "eos_token", gemma ? "<eos>" : "</s>");
+  const char *begin = accel__special_text(config->root, map->root, "bos_token", gemma ? "<bos>" : "<s>");
+  const char *end = accel__special_text(config->root, map->root, "eos_token", gemma ? "<eos>" : "</s>");
   return accel__set_bos_eos(t, bos ? accel__token_to_id(t, begin, strlen(begin)) : -1,
                             eos ? accel__token_to_id(t, end, strlen(end)) : -1);
 }
@@ -377,7 +379,7 @@ static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t 
   accel__buffer_text(b, "{\"added_tokens\":[");
   const char *text[5];
   for (int i = 0, n = 0; i < 5; ++i) {
-    text[i] = special_text(config->root, map->root, names[i][0], names[i][1]);
+    text[i] = accel__special_text(config->root, map->root, names[i][0], names[i][1]);
     if (accel__vocab_id(&t->vocab, text[i], strlen(text[i])) < 0) continue;
     accel__buffer_text(b, n++ ? ",{\"content\":" : "{\"content\":");
     json_text(b, text[i]);
@@ -417,6 +419,22 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   if (status == ACCEL_OK) status = bert_json(t, config, special_map, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
+  accel__json_free(&file);
+  accel__buffer_free(&b);
+  return status;
+}
+
+/* source.spm, with vocab.json and perhaps target_vocab.json beside it. */
+static accel_status build_from_marian(accel__tokenizer *t, const accel__mapping *map, const char *directory, file_t *config,
+                                      file_t *special_map) {
+  accel__buffer b = {0};
+  accel__json_file file = {0};
+  const accel__scan none = {0};
+  accel__normalizer normalizer;
+  accel_status status = accel__marian_read(t, map->data, map->n, directory, config, special_map, &normalizer, &b);
+  if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
+  if (status == ACCEL_OK) status = build(t, &file, &none);
+  if (status == ACCEL_OK) accel__marian_finish(t, &normalizer);
   accel__json_free(&file);
   accel__buffer_free(&b);
   return status;
@@ -488,11 +506,13 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
     status = accel__ends_with(path, "merges.txt") ? build_from_merges(t, &map, directory, &config)
              : accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
              : accel__ends_with(path, ".model")   ? build_from_sentencepiece(t, &map, &config)
+             : accel__ends_with(path, ".spm")     ? build_from_marian(t, &map, directory, &config, &special_map)
                                                   : build_from_json(t, (const char *)map.data, map.n);
   }
   if (status == ACCEL_OK && config.root) status = read_config(t, &config);
   if (status == ACCEL_OK && config.root) status = apply_bos_eos(t, &config, &special_map);
   if (status == ACCEL_OK) find_specials(t, config.root, special_map.root);
+  if (status == ACCEL_OK && t->codes) accel__marian_defaults(t);
   accel__file_unmap(&map);
   accel__json_free(&config);
   accel__json_free(&special_map);
@@ -508,9 +528,9 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  static const char *const names[] = {"tokenizer.json",  "vocab.txt",          "merges.txt",
-                                      "tokenizer.model", "spiece.model",       "sentencepiece.bpe.model",
-                                      "spm.model",       "sentencepiece.model"};
+  static const char *const names[] = {"tokenizer.json",  "vocab.txt",           "merges.txt",
+                                      "tokenizer.model", "spiece.model",        "sentencepiece.bpe.model",
+                                      "spm.model",       "sentencepiece.model", "source.spm"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     *path = accel__path_join(arena, given, names[i]);
     if (!*path || !*directory) return accel__no_memory(strlen(given));
@@ -541,6 +561,7 @@ void accel__tokenizer_free(accel__tokenizer **tokenizer) {
   accel__tokenizer *t = *tokenizer;
   accel__vocab_free(&t->vocab);
   accel__vocab_free(&t->added_vocab);
+  accel__vocab_free(&t->target);
   accel__trie_free(&t->raw_trie);
   accel__trie_free(&t->normalized_trie);
   accel__trie_free(&t->model.trie);
@@ -566,9 +587,10 @@ const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n)
     text = a->match;
     length = a->match_n;
   } else {
-    const accel__entry *e = accel__vocab_token(&t->vocab, id);
+    const accel__vocab *v = t->target.n ? &t->target : &t->vocab;
+    const accel__entry *e = accel__vocab_token(v, id);
     if (e) {
-      text = accel__entry_text(&t->vocab, e);
+      text = accel__entry_text(v, e);
       length = e->n;
     }
   }

@@ -282,8 +282,8 @@ static size_t grapheme(const accel__char *chars, size_t n) {
   return i;
 }
 
-/* The replacement of the shortest prefix of chars[0..n) that the map knows, or NULL. */
-static const char *mapped(const accel__normalizer *step, const accel__char *chars, size_t n) {
+const char *accel__mapped(const accel__normalizer *step, const accel__char *chars, size_t n, size_t *taken) {
+  const char *found = NULL;
   size_t node = 0;
   uint32_t unit = step->trie[0];
   node ^= (size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6);
@@ -292,19 +292,23 @@ static const char *mapped(const accel__normalizer *step, const accel__char *char
     size_t length = accel__utf8_encode(chars[i].c, bytes);
     for (size_t j = 0; j < length; ++j) {
       uint32_t byte = (uint8_t)bytes[j];
-      if (byte == 0) return NULL;
+      if (byte == 0) return found;
       node ^= byte;
-      if (node >= step->trie_n) return NULL;
+      if (node >= step->trie_n) return found;
       unit = step->trie[node];
-      if ((unit & (1u << 31 | 0xFF)) != byte) return NULL;
+      if ((unit & (1u << 31 | 0xFF)) != byte) return found;
       node ^= (size_t)(unit >> 10) << ((unit & (1u << 9)) >> 6);
       if (!(unit >> 8 & 1)) continue;
-      if (node >= step->trie_n) return NULL;
+      if (node >= step->trie_n) return found;
       size_t at = step->trie[node] & 0x7FFFFFFF;
-      return at < step->replacements_n ? step->replacements + at : NULL;
+      const char *text = at < step->replacements_n ? step->replacements + at : NULL;
+      if (!taken || !text) return text ? text : found;
+      if (j + 1 < length) continue; /* a map of ours ends with whole code points */
+      found = text;
+      *taken = i + 1;
     }
   }
-  return NULL;
+  return found;
 }
 
 /* Puts `text` in place of `old_n` code points; the rule for places is the package's own, oddities included. */
@@ -329,13 +333,13 @@ static accel_status precompiled(const accel__normalizer *step, accel__encode_scr
     const accel__char *at = s->chars.at + i;
     size_t n = grapheme(at, s->chars.n - i), bytes = 0;
     for (size_t j = 0; j < n && bytes < 6; ++j) bytes += accel__utf8_length(at[j].c);
-    const char *text = bytes < 6 ? mapped(step, at, n) : NULL;
+    const char *text = bytes < 6 ? accel__mapped(step, at, n, NULL) : NULL;
     if (text) {
       modified = true;
       ACCEL_TRY(replace_mapped(s, text, n));
     }
     for (size_t j = 0; !text && j < n; ++j) {
-      const char *part = mapped(step, at + j, 1);
+      const char *part = accel__mapped(step, at + j, 1, NULL);
       modified = modified || part;
       ACCEL_TRY(part ? replace_mapped(s, part, 1) : push_change(s, at[j].c, 0, 0));
     }
@@ -434,6 +438,8 @@ static accel_status normalize_step(const accel__normalizer *step, accel__encode_
       return prepend(step, s);
     case ACCEL__NORMALIZE_BYTE_LEVEL:
       return byte_level(s);
+    case ACCEL__NORMALIZE_SENTENCEPIECE:
+      return accel__spm_normalize(step, s);
   }
   return ACCEL_OK;
 }

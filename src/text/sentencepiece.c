@@ -7,151 +7,9 @@
 #include <string.h>
 
 #include "text/internal.h"
+#include "text/spm.h"
 
 typedef const accel__json_file file_t;
-
-enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE }; /* types of pieces */
-enum { UNIGRAM = 1, BPE = 2 };
-
-typedef struct piece {
-  const char *text;
-  uint32_t n;
-  uint8_t type;
-  float score;
-} piece;
-
-typedef struct model {
-  const char *name;
-  piece *at;
-  size_t n, capacity;
-  uint32_t kind;
-  int64_t unk_id;
-  bool byte_fallback;
-  const uint8_t *charsmap;
-  size_t charsmap_n;
-} model;
-
-/* ---- protocol buffers ---- */
-
-typedef struct reader {
-  const uint8_t *at, *end;
-} reader;
-typedef struct field {
-  uint32_t number, wire;
-  uint64_t value;      /* varint */
-  const uint8_t *data; /* length-delimited, or fixed */
-  size_t n;
-} field;
-
-static bool varint(reader *r, uint64_t *out) {
-  *out = 0;
-  for (unsigned shift = 0; shift < 64 && r->at < r->end; shift += 7) {
-    uint8_t byte = *r->at++;
-    *out |= (uint64_t)(byte & 127) << shift;
-    if (byte < 128) return true;
-  }
-  return false;
-}
-
-/* The next field; false at the end, and (*broken) when what is there is none. */
-static bool next_field(reader *r, field *f, bool *broken) {
-  uint64_t key, length = 0;
-  if (r->at == r->end) return false;
-  *broken = true;
-  if (!varint(r, &key) || key >> 3 == 0 || key >> 3 > UINT32_MAX) return false;
-  *f = (field){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7), .data = r->at};
-  if (f->wire == 0) {
-    if (!varint(r, &f->value)) return false;
-  } else {
-    if (f->wire == 1) length = 8;
-    if (f->wire == 5) length = 4;
-    if (f->wire == 2 && !varint(r, &length)) return false;
-    if ((f->wire != 1 && f->wire != 2 && f->wire != 5) || length > (size_t)(r->end - r->at)) return false;
-    f->data = r->at;
-    f->n = (size_t)length;
-    r->at += length;
-  }
-  *broken = false;
-  return true;
-}
-
-static accel_status malformed(const char *name, const char *what) {
-  return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a SentencePiece model: %s", name, what);
-}
-
-static float fixed_float(const field *f) {
-  uint32_t bits = (uint32_t)f->data[0] | (uint32_t)f->data[1] << 8 | (uint32_t)f->data[2] << 16 | (uint32_t)f->data[3] << 24;
-  float out;
-  memcpy(&out, &bits, sizeof out);
-  return out;
-}
-
-static accel_status read_piece(model *m, const field *from) {
-  reader r = {from->data, from->data + from->n};
-  piece p = {.text = "", .type = NORMAL};
-  field f;
-  bool broken = false;
-  while (next_field(&r, &f, &broken)) {
-    if (f.number == 1 && f.wire == 2) {
-      p.text = (const char *)f.data;
-      p.n = (uint32_t)f.n;
-    } else if (f.number == 2 && f.wire == 5) {
-      p.score = fixed_float(&f);
-    } else if (f.number == 3 && f.wire == 0) {
-      p.type = (uint8_t)(f.value < 7 ? f.value : 0);
-    }
-  }
-  if (broken) return malformed(m->name, "a piece is cut short");
-  if (!accel__utf8_valid(p.text, p.n) || (p.n && memchr(p.text, 0, p.n))) return malformed(m->name, "a piece is not UTF-8");
-  if (!(p.score > -1e30f && p.score < 1e30f)) return malformed(m->name, "a score is not a number");
-  if (m->n == ACCEL__TOKENS_MAX) return malformed(m->name, "more than 4194304 pieces");
-  ACCEL_TRY(accel__grow(&m->at, &m->capacity, m->n + 1, sizeof *m->at));
-  m->at[m->n++] = p;
-  return ACCEL_OK;
-}
-
-static accel_status read_trainer(model *m, const field *from) {
-  reader r = {from->data, from->data + from->n};
-  field f;
-  bool broken = false;
-  while (next_field(&r, &f, &broken)) {
-    if (f.wire != 0) continue;
-    if (f.number == 3) m->kind = (uint32_t)f.value;
-    if (f.number == 35) m->byte_fallback = f.value != 0;
-    if (f.number == 40) m->unk_id = (int32_t)f.value;
-  }
-  return broken ? malformed(m->name, "the trainer's part is cut short") : ACCEL_OK;
-}
-
-static accel_status read_normalizer(model *m, const field *from) {
-  reader r = {from->data, from->data + from->n};
-  field f;
-  bool broken = false;
-  while (next_field(&r, &f, &broken)) {
-    if (f.number != 2 || f.wire != 2) continue;
-    m->charsmap = f.data;
-    m->charsmap_n = f.n;
-  }
-  return broken ? malformed(m->name, "the normalizer's part is cut short") : ACCEL_OK;
-}
-
-static accel_status read_model(model *m, const uint8_t *data, size_t n) {
-  reader r = {data, data + n};
-  field f;
-  bool broken = false;
-  while (next_field(&r, &f, &broken)) {
-    if (f.wire != 2) continue;
-    if (f.number == 1) ACCEL_TRY(read_piece(m, &f));
-    if (f.number == 2) ACCEL_TRY(read_trainer(m, &f));
-    if (f.number == 3) ACCEL_TRY(read_normalizer(m, &f));
-  }
-  if (broken) return malformed(m->name, "a field is cut short");
-  if (m->n == 0) return malformed(m->name, "it has no pieces");
-  if (m->kind != UNIGRAM && m->kind != BPE)
-    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: the model's kind is %u, expected 1 (Unigram) or 2 (BPE)", m->name,
-                       m->kind);
-  return ACCEL_OK;
-}
 
 /* ---- families of tokenizer classes ---- */
 
@@ -258,7 +116,7 @@ static const family *family_of(const accel__json *config) {
 /* ---- writing ---- */
 
 typedef struct writer {
-  const model *m;
+  const accel__spm *m;
   const family *f;
   file_t *config;
   accel__buffer *b;
@@ -294,7 +152,7 @@ static accel_status put_token(writer *w, const char *text, size_t n, double scor
     put(w, "]");
   }
   w->n++;
-  return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b) : malformed(w->m->name, "more than 4194304 pieces");
+  return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b) : accel__spm_malformed(w->m->name, "more than 4194304 pieces");
 }
 
 static accel_status put_text(writer *w, const char *text, double score) { return put_token(w, text, strlen(text), score); }
@@ -491,11 +349,11 @@ static accel_status put_added_tokens(writer *w) {
   w->first = true;
   ACCEL_TRY(put_decoder_tokens(w));
   for (size_t i = 0; i < w->m->n; ++i) {
-    const piece *p = &w->m->at[i];
-    bool is_special = p->type == CONTROL || (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
+    const accel__spm_piece *p = &w->m->at[i];
+    bool is_special = p->type == ACCEL__SPM_CONTROL || (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
     for (int k = 0; k < 4; ++k)
       is_special = is_special || (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
-    if (p->type == CONTROL || p->type == USER_DEFINED) ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
+    if (p->type == ACCEL__SPM_CONTROL || p->type == ACCEL__SPM_USER_DEFINED) ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
   }
   for (int i = 0; i < 4; ++i) {
     if (named[i]) ACCEL_TRY(put_added(w, named[i], strlen(named[i]), true, false));
@@ -646,11 +504,11 @@ static accel_status put_all(writer *w) {
 }
 
 accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name, file_t *config, accel__buffer *out) {
-  model m = {.name = name, .kind = UNIGRAM};
+  accel__spm m;
   family f = *family_of(config ? config->root : NULL);
   writer w = {.m = &m, .f = &f, .config = config, .b = out};
-  accel_status status = read_model(&m, data, n);
-  bool bpe = m.kind == BPE;
+  accel_status status = accel__spm_read(data, n, name, &m);
+  bool bpe = m.kind == ACCEL__SPM_BPE;
   if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)
     status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s model, which its tokenizer class does not take", name,
                          bpe ? "BPE" : "Unigram");
@@ -659,6 +517,6 @@ accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char
   accel__vocab_free(&w.vocab);
   accel__map_free(&w.special);
   accel__arena_free(&w.arena);
-  free(m.at);
+  accel__spm_free(&m);
   return status;
 }

@@ -145,21 +145,14 @@ static bool base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_
   return true;
 }
 
-/* precompiled_charsmap: bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all
- * little-endian. */
-static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t *object, accel__normalizer *n) {
-  const char *text = NULL;
-  ACCEL_TRY(required_string(file, object, "precompiled_charsmap", &text));
-  size_t length = strlen(text), bytes;
-  uint8_t *raw = accel__arena_alloc(&t->arena, length / 4 * 3 + 8);
-  if (!raw) return accel__no_memory(length);
-  if (!base64_decode(text, length, raw, &bytes) || bytes < 4)
-    return malformed(file, "precompiled_charsmap", "base64 of a character map");
+/* Bytes of the trie (u32), the trie's u32 units, then the NUL-separated replacements; all little-endian. */
+bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t bytes, accel__normalizer *n, accel_status *status) {
+  *status = ACCEL_OK;
+  if (bytes < 4) return false;
   uint32_t trie_bytes = (uint32_t)raw[0] | (uint32_t)raw[1] << 8 | (uint32_t)raw[2] << 16 | (uint32_t)raw[3] << 24;
-  if (trie_bytes < 4 || trie_bytes % 4 || trie_bytes > bytes - 4)
-    return malformed(file, "precompiled_charsmap", "a trie that fits into it");
+  if (trie_bytes < 4 || trie_bytes % 4 || trie_bytes > bytes - 4) return false;
   uint32_t *trie = accel__arena_array(&t->arena, trie_bytes / 4, sizeof *trie);
-  if (!trie) return accel__no_memory(trie_bytes);
+  if (!trie) return *status = accel__no_memory(trie_bytes), true;
   for (size_t i = 0; i < trie_bytes / 4; ++i) {
     const uint8_t *b = raw + 4 + 4 * i;
     trie[i] = (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
@@ -169,7 +162,21 @@ static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t 
   n->replacements = (const char *)raw + 4 + trie_bytes;
   n->replacements_n = bytes - 4 - trie_bytes;
   raw[bytes] = 0; /* ends the last one */
-  return ACCEL_OK;
+  return true;
+}
+
+static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t *object, accel__normalizer *n) {
+  const char *text = NULL;
+  ACCEL_TRY(required_string(file, object, "precompiled_charsmap", &text));
+  size_t length = strlen(text), bytes;
+  uint8_t *raw = accel__arena_alloc(&t->arena, length / 4 * 3 + 8);
+  if (!raw) return accel__no_memory(length);
+  accel_status status;
+  if (!base64_decode(text, length, raw, &bytes) || bytes < 4)
+    return malformed(file, "precompiled_charsmap", "base64 of a character map");
+  if (!accel__charsmap_set(t, raw, bytes, n, &status))
+    return malformed(file, "precompiled_charsmap", "a trie that fits into it");
+  return status;
 }
 
 static accel_status parse_bert(file_t *file, json_t *object, accel__normalizer *n) {

@@ -9,8 +9,12 @@ struct accel__best {
   bool reached;
 };
 
-static void offer(struct accel__best *end, double score, size_t from, int32_t id) {
-  if (!end->reached || score > end->score) *end = (struct accel__best){score, (uint32_t)from, 0, id, true};
+enum { UNKNOWN = -2 }; /* in place of a piece's number */
+
+/* SentencePiece keeps sums in fp32, but compares a new one before it is rounded. */
+static void offer(struct accel__best *end, double score, bool single, size_t from, int32_t id) {
+  if (end->reached && !(score > end->score)) return;
+  *end = (struct accel__best){single ? (double)(float)score : score, (uint32_t)from, 0, id, true};
 }
 
 static accel_status no_unknown(const accel__tokenizer *t) {
@@ -20,6 +24,8 @@ static accel_status no_unknown(const accel__tokenizer *t) {
 
 static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars, size_t n, accel__encode_scratch *s) {
   const accel__model *m = &t->model;
+  const bool single_sums = m->piece_id != NULL;
+  const int32_t unknown = m->piece_id ? UNKNOWN : m->unk;
   ACCEL_TRY(accel__grow(&s->best, &s->best_capacity, n + 1, sizeof *s->best));
   for (size_t i = 0; i <= n; ++i) s->best[i] = (struct accel__best){0};
   for (size_t i = 0; i < n; ++i) {
@@ -29,12 +35,13 @@ static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars,
     for (size_t j = i; j < n && (node = accel__trie_step(&m->trie, node, chars[j].c)) != 0; ++j) {
       int32_t id = m->trie.value[node];
       if (id < 0) continue;
-      offer(&s->best[j + 1], m->score[id] + here, i, id);
+      offer(&s->best[j + 1], m->score[id] + here, single_sums, i, id);
       single = single || j == i;
     }
     if (single) continue;
     if (m->unk < 0 && (!s->best[i + 1].reached || m->unk_score + here > s->best[i + 1].score)) return no_unknown(t);
-    offer(&s->best[i + 1], m->unk_score + here, i, m->unk);
+    double score = m->unk_score + here;
+    offer(&s->best[i + 1], single_sums ? (double)(float)score : score, single_sums, i, unknown);
   }
   return ACCEL_OK;
 }
@@ -61,14 +68,15 @@ static accel_status push_unknown(const accel__tokenizer *t, const accel__char *c
 
 accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
                                      accel__encode_scratch *s, accel__tokens *out) {
+  const int32_t *piece_id = t->model.piece_id, unknown = piece_id ? UNKNOWN : t->model.unk;
   ACCEL_TRY(viterbi(t, chars, n, s));
   for (size_t end = n; end > 0; end = s->best[end].from) s->best[s->best[end].from].next = (uint32_t)end;
   for (size_t i = 0; i < n;) {
     size_t from = i;
     int32_t id = s->best[s->best[i].next].id;
     i = s->best[i].next;
-    if (id != t->model.unk) {
-      ACCEL_TRY(accel__tokens_push(t, out, id, chars + from, i - from, word));
+    if (id != unknown) {
+      ACCEL_TRY(accel__tokens_push(t, out, piece_id ? piece_id[id] : id, chars + from, i - from, word));
       continue;
     }
     while (i < n && s->best[s->best[i].next].id == id) i = s->best[i].next; /* unknown pieces in a row are one */

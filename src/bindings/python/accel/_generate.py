@@ -101,10 +101,8 @@ def _rows(prompts: Prompts) -> Any:
     return None, [[int(i) for i in row] for row in items]
 
 
-def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) -> List[Generation]:
-    how, pointer = _params(options), C.POINTER(T.accel_generations)()
-    failure: List[BaseException] = []
-
+def _heard(how: Any, told: Any, failure: List[BaseException]) -> None:
+    """Has `told` hear each token."""
     def on_token(_: Any, event: Any) -> int:
         e = event.contents
         try:
@@ -116,6 +114,21 @@ def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) 
 
     if told is not None:
         how.told = T.TokenFunction(on_token)
+
+
+def _result(status: int, pointer: Any, failure: List[BaseException]) -> List[Generation]:
+    if failure:
+        if pointer:
+            lib.accel_generations_free(C.byref(pointer))
+        raise failure[0]
+    check(status)
+    return _take(pointer)
+
+
+def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) -> List[Generation]:
+    how, pointer = _params(options), C.POINTER(T.accel_generations)()
+    failure: List[BaseException] = []
+    _heard(how, told, failure)
     texts, ids = _rows(prompts)
     if texts is not None:
         status = lib.accel_generate(handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer))
@@ -124,12 +137,18 @@ def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) 
         rows = (C.POINTER(C.c_int32) * max(len(ids), 1))(*[C.cast(a, C.POINTER(C.c_int32)) for a in arrays])
         count = (C.c_uint32 * max(len(ids), 1))(*[len(row) for row in ids])
         status = lib.accel_generate_ids(handle, rows, count, len(ids), C.byref(how), C.byref(pointer))
-    if failure:
-        if pointer:
-            lib.accel_generations_free(C.byref(pointer))
-        raise failure[0]
-    check(status)
-    return _take(pointer)
+    return _result(status, pointer, failure)
+
+
+def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Optional[str], target: Optional[str], truncation: bool, told: Any,
+              options: Dict[str, Any]) -> List[Generation]:
+    how, pointer = lib.accel_text2text_params_default(), C.POINTER(T.accel_generations)()
+    keep = _params(options), encode(task), encode(source), encode(target)
+    failure: List[BaseException] = []
+    _heard(keep[0], told, failure)
+    how.generate, how.task, how.source, how.target = C.pointer(keep[0]), keep[1], keep[2], keep[3]
+    how.truncate = int(bool(truncation))
+    return _result(lib.accel_text2text(handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)), pointer, failure)
 
 
 class Session:

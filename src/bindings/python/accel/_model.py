@@ -200,6 +200,19 @@ class Model:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(self, prompt, options)
 
+    def text2text(self, texts: Union[str, Sequence[str]], task: Optional[str] = None, source: Optional[str] = None, target: Optional[str] = None,
+                  truncation: bool = False, told: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
+        """What an encoder-decoder makes of a text or several.  `task`: "translation", "summarization", "text2text-generation" or another name in
+        task_specific_params of config.json, where its prefix and settings are read from.  `source`, `target`: languages, as the model spells
+        them.  `truncation`: texts are cut at the tokenizer's model_max_length.  Options are those of generate()."""
+        return _generate.text2text(self.handle, [texts] if isinstance(texts, str) else list(texts), task, source, target, truncation, told, options)
+
+    def translate(self, texts: Union[str, Sequence[str]], source: Optional[str] = None, target: Optional[str] = None, **options: Any) -> List[Generation]:
+        return self.text2text(texts, "translation", source, target, **options)
+
+    def summarize(self, texts: Union[str, Sequence[str]], **options: Any) -> List[Generation]:
+        return self.text2text(texts, "summarization", **options)
+
     def session(self, path: Optional[str] = None) -> Session:
         """A conversation kept on the device; `path`: one that Session.save wrote.  Close it before the model."""
         return Session(self, path)

@@ -134,6 +134,37 @@ class TextGenerationPipeline(Pipeline):
         return rows[0] if isinstance(texts, str) else rows
 
 
+class Text2TextGenerationPipeline(Pipeline):
+    """[{"generated_text"}] for a text; for several one such dict each, or, with num_return_sequences, a list of such lists.  Options are those
+    of Model.generate, and truncation."""
+    task = "text2text-generation"
+    key = "generated_text"
+
+    def __call__(self, texts: Texts, **options: Any) -> Any:
+        items = [texts] if isinstance(texts, str) else list(texts)
+        options = {**self.defaults, **options}
+        source, target = options.pop("src_lang", None), options.pop("tgt_lang", None)
+        rows: List[List[Dict[str, Any]]] = [[] for _ in items]
+        for g in self.model.text2text(items, getattr(self, "pair", None) or self.task, source, target, **options):
+            rows[g.prompt].append({self.key: g.text})
+        if isinstance(texts, str):
+            return rows[0]
+        return [row[0] for row in rows] if all(len(row) == 1 for row in rows) else rows
+
+
+class SummarizationPipeline(Text2TextGenerationPipeline):
+    """The same with "summary_text"."""
+    task = "summarization"
+    key = "summary_text"
+
+
+class TranslationPipeline(Text2TextGenerationPipeline):
+    """The same with "translation_text".  src_lang and tgt_lang name languages as the model spells them."""
+    task = "translation"
+    key = "translation_text"
+    pair: Optional[str] = None  # "translation_en_to_de"
+
+
 def _files(inputs: Any) -> Tuple[List[Any], bool]:
     """A list of paths and files' bytes, and whether it was one alone."""
     single = isinstance(inputs, (str, bytes, os.PathLike))
@@ -215,17 +246,20 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
 
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
-    TextGenerationPipeline, ImageClassificationPipeline, AudioClassificationPipeline, ZeroShotImageClassificationPipeline,
-    ObjectDetectionPipeline, ImageSegmentationPipeline, AutomaticSpeechRecognitionPipeline)}
+    TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
+    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline,
+    AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
+    if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair
+        kind = type("TranslationPipeline", (TranslationPipeline,), {"pair": task})
     if kind is None:
         raise ValueError(f"unknown task '{task}'; there are {', '.join(sorted(_TASKS))}")
     model_options = {name: options.pop(name) for name in _MODEL_OPTIONS if name in options}

@@ -119,6 +119,9 @@ accel_generation = _struct(
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
+accel_text2text_params = _struct(
+    "accel_text2text_params", ("size", u32), ("task", text), ("source", text), ("target", text), ("truncate", u32),
+    ("generate", C.POINTER(accel_generate_params)))
 
 accel_token_ids = _struct(
     "accel_token_ids", ("n", u32), ("count", C.POINTER(u32)), ("ids", C.POINTER(C.POINTER(i32))), ("tokens", C.POINTER(C.POINTER(text))),
