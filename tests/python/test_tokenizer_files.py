@@ -1,6 +1,7 @@
 """Directories without a tokenizer.json: ids and texts as transformers has them (tests/goldens/make_sentencepiece_goldens.py)."""
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -42,6 +43,25 @@ class Files(unittest.TestCase):
                 done = tokenize(folder, "--input", ["a"])
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("tokenizer.model", done.stderr)
+
+    def test_damaged_marian(self):
+        """Files missing, cut short, or of another kind; a vocabulary without what every tokenizer needs."""
+        given = os.path.join(FIXTURES, "marian_separate")
+        with open(os.path.join(given, "source.spm"), "rb") as f:
+            spm = f.read()
+        for name, data, says in (("source.spm", spm[:len(spm) // 2], "source.spm"), ("source.spm", spm.replace(b"\x0a", b"\xff"), "source.spm"), ("source.spm", b"", "source.spm"),
+                                 ("vocab.json", None, "vocab.json"), ("vocab.json", b"[]", "not a JSON object"), ("vocab.json", b'{"</s>": 0}', "'<unk>'"),
+                                 ("vocab.json", b'{"<unk>": 0, "</s>": 99999999}', "vocab.json"), ("vocab.json", b'{"<unk>": 0,', "vocab.json"),
+                                 ("target_vocab.json", None, "target_vocab.json"), ("tokenizer_config.json", b'{"separate_vocabs": 3}', "separate_vocabs")):
+            with self.subTest(name=name, data=data and data[:20]), tempfile.TemporaryDirectory() as folder:
+                shutil.copytree(given, folder, dirs_exist_ok=True)
+                os.remove(os.path.join(folder, name))
+                if data is not None:
+                    with open(os.path.join(folder, name), "wb") as f:
+                        f.write(data)
+                done = tokenize(folder, "--input", ["a"])
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(says, done.stderr)
 
 
 if __name__ == "__main__":
