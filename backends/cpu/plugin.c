@@ -58,6 +58,9 @@ static const accel_plugin table = {
     .session_new = kit_session_new,
     .session_free = kit_session_free,
     .session_control = kit_session_control,
+    .buffer_alloc = kit_buffer_alloc,
+    .buffer_free = kit_buffer_free,
+    .buffer_copy = kit_buffer_copy,
 };
 
 __attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,

@@ -11,8 +11,8 @@
  *   }
  *
  * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks) memory.c (pool)
- * weights.c (formats, upload) run.c (constants, checks, dispatch) ops.c (the table) op_*.c (the ops) plugin.c (the plugin's
- * table).
+ * weights.c (formats, upload) run.c (constants, checks, dispatch) buffers.c (memory of no endpoint) ops.c (the table) op_*.c
+ * (the ops) plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H
@@ -138,6 +138,13 @@ int32_t gpu_download(void *self, void *destination, void *buffer, uint64_t offse
                      accel_plugin_error *error);
 int32_t gpu_begin(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
 int32_t gpu_finish(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
+
+/* ---- buffers.c: the plugin's buffer_* ---- */
+
+int32_t gpu_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
+void gpu_buffer_free(uint32_t device, void *buffer);
+int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
+                        int32_t to_device, accel_plugin_error *error);
 
 /* ---- run.c: one run ---- */
 

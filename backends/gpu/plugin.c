@@ -66,6 +66,9 @@ static const accel_plugin table = {
     .session_new = kit_session_new,
     .session_free = kit_session_free,
     .session_control = kit_session_control,
+    .buffer_alloc = gpu_buffer_alloc,
+    .buffer_free = gpu_buffer_free,
+    .buffer_copy = gpu_buffer_copy,
 };
 
 __attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(const accel_plugin_host *host,

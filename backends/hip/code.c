@@ -97,7 +97,9 @@ static int32_t compiled(const hip_runtime *r, const char *arch, const accel_plug
 int32_t hip_load_kernels(const hip_runtime *r, const char *arch, const accel_plugin_host *host, void **module,
                          accel_plugin_error *error) {
   const void *image = hip_image();
-  if (r->bounds) return r->module_load(module, NULL) ? ACCEL_PLUGIN_E_DRIVER : ACCEL_PLUGIN_OK;
+  if (r->bounds) /* the emulator: its kernels are in the plugin */
+    return r->module_load(module, NULL) ? kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "the kernels do not load")
+                                        : ACCEL_PLUGIN_OK;
   if (image && hip_is_built_for(arch) && !r->module_load(module, image)) return ACCEL_PLUGIN_OK;
   return compiled(r, arch, host, module, error);
 }

@@ -101,6 +101,7 @@ int32_t vlk_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
 
 void vlk_release(gpu_device *d, gpu_buffer *b) {
   if (!b) return;
+  atomic_fetch_add(&d->released, 1);
   atomic_fetch_sub(&d->allocated, b->bytes);
   drop(d, b);
 }

@@ -1,9 +1,14 @@
-/* stream.c - the commands of a run, in submissions that stay short.
+/* stream.c - the commands of a run, in submissions that stay short, recorded once and submitted again while they stay the
+ * same.
  *
  * A driver takes a card away from a program whose submission runs for seconds, and one long submission freezes a desktop. So
  * commands are submitted in batches of at most `quota` of work (workgroups, and KiB copied), with the quota of a device led
  * by its own clock toward TARGET_MS: doubled while batches are shorter, halved when one was longer than twice of it.  Up to
  * VLK_IN_FLIGHT - 1 batches run while the next is being recorded.
+ *
+ * What a run asks is first written down (script); when a batch is due, its script is compared with that of the commands it
+ * holds from an earlier run, and only a different one is recorded.  Data of updates lies in a buffer beside the commands, so
+ * that other numbers in the same places are no other commands.
  *
  * Between any two commands lies a barrier over all memory: that is what "as if each ended before the next began" asks for,
  * and dispatches that could overlap are rare in a program. */
@@ -41,6 +46,9 @@ static VkResult batch_new(gpu_device *d, vlk_batch *b) {
 }
 
 static void batch_free(gpu_device *d, vlk_batch *b) {
+  vlk_release(d, b->staging);
+  free(b->script.data);
+  free(b->known.data);
   for (uint32_t i = 0; i < b->n_sets; i++) d->DestroyDescriptorPool(d->handle, b->sets[i], NULL);
   free(b->sets);
   if (b->times) d->DestroyQueryPool(d->handle, b->times, NULL);
@@ -122,6 +130,36 @@ static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
+/* ---- scripts ---- */
+
+/* One command of a script: this, then n_bind VkDescriptorBufferInfo and n_words words, or a vlk_move.  No padding: scripts
+ * are compared as bytes. */
+typedef struct vlk_step {
+  uint32_t kernel; /* MOVE: a copy */
+  uint32_t n_bind, n_words, groups[3];
+} vlk_step;
+typedef struct vlk_move {
+  VkBuffer from, to;
+  VkBufferCopy region;
+} vlk_move;
+enum { MOVE = GPU_KERNELS };
+_Static_assert(sizeof(vlk_step) == 24 && sizeof(vlk_move) == 40, "no padding");
+
+static void *script_add(vlk_script *s, const vlk_step *step, size_t rest) {
+  const size_t n = sizeof *step + rest;
+  if (n > s->room - s->n) {
+    const size_t room = 2 * s->room + n + 4096;
+    uint8_t *grown = realloc(s->data, room);
+    if (!grown) return NULL;
+    s->data = grown;
+    s->room = room;
+  }
+  uint8_t *at = s->data + s->n;
+  memcpy(at, step, sizeof *step);
+  s->n += n;
+  return at + sizeof *step;
+}
+
 /* ---- recording ---- */
 
 static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlags to, VkAccessFlags access) {
@@ -130,46 +168,109 @@ static void barrier(gpu_device *d, VkCommandBuffer commands, VkPipelineStageFlag
 }
 
 static VkResult start(gpu_device *d, vlk_batch *b) {
-  VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                   .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-  VkResult result = batch_new(d, b);
+  VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  VkResult result = VK_SUCCESS;
   for (uint32_t i = 0; result == VK_SUCCESS && i < b->n_sets && i <= b->set; i++)
     result = d->ResetDescriptorPool(d->handle, b->sets[i], 0);
   if (result == VK_SUCCESS) result = d->ResetCommandPool(d->handle, b->pool, 0);
   if (result == VK_SUCCESS) result = d->BeginCommandBuffer(b->commands, &info);
   if (result != VK_SUCCESS) return result;
-  b->set = b->used = b->commands_n = 0;
-  b->work = 0;
+  b->set = b->used = 0;
   if (!b->times) return result;
   d->CmdResetQueryPool(b->commands, b->times, 0, 2);
   d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, b->times, 0);
   return result;
 }
 
-/* A batch that takes one more command, behind a barrier that also covers what was submitted before it. */
-static int32_t record(gpu_stream *s, vlk_batch **out, accel_plugin_error *error) {
+static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *step, const void *rest) {
+  const vlk_layout *layout = &d->layout[step->n_bind];
+  const VkDescriptorBufferInfo *range = rest;
+  VkWriteDescriptorSet write[GPU_BINDINGS];
+  VkDescriptorSet set;
+  VkResult result = set_new(d, b, step->n_bind, &set);
+  if (result != VK_SUCCESS) return result;
+  for (uint32_t i = 0; i < step->n_bind; i++)
+    write[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                      .dstSet = set,
+                                      .dstBinding = i,
+                                      .descriptorCount = 1,
+                                      .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                      .pBufferInfo = &range[i]};
+  d->UpdateDescriptorSets(d->handle, step->n_bind, write, 0, NULL);
+  d->CmdBindPipeline(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, atomic_load(&d->pipeline[step->kernel]));
+  d->CmdBindDescriptorSets(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1, &set, 0, NULL);
+  d->CmdPushConstants(b->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, 4 * step->n_words,
+                      range + step->n_bind);
+  d->CmdDispatch(b->commands, step->groups[0], step->groups[1], step->groups[2]);
+  return VK_SUCCESS;
+}
+
+/* Each behind a barrier that also covers what was submitted before it. */
+static VkResult record_script(gpu_device *d, vlk_batch *b) {
+  VkResult result = start(d, b);
+  for (size_t at = 0; result == VK_SUCCESS && at < b->script.n;) {
+    vlk_step step;
+    memcpy(&step, b->script.data + at, sizeof step);
+    const uint8_t *rest = b->script.data + at + sizeof step;
+    barrier(d, b->commands, WORK, READS | WRITES);
+    if (step.kernel == MOVE) {
+      vlk_move move;
+      memcpy(&move, rest, sizeof move);
+      d->CmdCopyBuffer(b->commands, move.from, move.to, 1, &move.region);
+      at += sizeof step + sizeof move;
+    } else {
+      result = record_dispatch(d, b, &step, rest);
+      at += sizeof step + step.n_bind * sizeof(VkDescriptorBufferInfo) + 4 * (size_t)step.n_words;
+    }
+  }
+  if (result != VK_SUCCESS) return result;
+  barrier(d, b->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  if (b->times) d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
+  return d->EndCommandBuffer(b->commands);
+}
+
+/* The commands of the script are in b->commands.  A buffer that was released since they were recorded may have left its
+ * handle to another: then they are recorded anew. */
+static VkResult prepare(gpu_device *d, vlk_batch *b) {
+  const uint64_t released = atomic_load(&d->released);
+  if (b->known.n && b->known_at == released && b->known.n == b->script.n &&
+      !memcmp(b->known.data, b->script.data, b->script.n)) {
+    atomic_fetch_add(&d->replayed, 1);
+    return VK_SUCCESS;
+  }
+  b->known.n = 0;
+  VkResult result = record_script(d, b);
+  if (result != VK_SUCCESS) return result;
+  vlk_script done = b->script;
+  b->script = b->known;
+  b->known = done;
+  b->known_at = released;
+  return VK_SUCCESS;
+}
+
+/* A batch that takes one more command. */
+static int32_t next_batch(gpu_stream *s, vlk_batch **out, accel_plugin_error *error) {
   gpu_device *d = s->device;
   int32_t rc = atomic_load(&d->lost) ? vlk_lost(error) : ACCEL_PLUGIN_OK;
   if (!rc && !s->recording && s->n_flying == VLK_IN_FLIGHT - 1) rc = wait_oldest(s, error);
   if (rc) return rc;
-  *out = current(s);
-  if (!s->recording) {
-    VkResult result = start(d, *out);
-    if (result != VK_SUCCESS) return vlk_fail(d, error, result, "recording commands");
-    s->recording = true;
-  }
-  barrier(d, (*out)->commands, WORK, READS | WRITES);
+  vlk_batch *b = *out = current(s);
+  if (s->recording) return ACCEL_PLUGIN_OK;
+  VkResult result = batch_new(d, b);
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "recording commands");
+  b->script.n = 0;
+  b->staged = b->commands_n = 0;
+  b->work = 0;
+  s->recording = true;
   return ACCEL_PLUGIN_OK;
 }
 
 static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
   gpu_device *d = s->device;
   vlk_batch *b = current(s);
-  barrier(d, b->commands, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
-  if (b->times) d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->times, 1);
   s->recording = false;
   VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &b->commands};
-  VkResult result = d->EndCommandBuffer(b->commands);
+  VkResult result = prepare(d, b);
   if (result == VK_SUCCESS) result = d->ResetFences(d->handle, 1, &b->fence);
   if (result == VK_SUCCESS) {
     pthread_mutex_lock(&d->queue_lock);
@@ -181,7 +282,7 @@ static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-static int32_t recorded(gpu_stream *s, vlk_batch *b, uint64_t work, accel_plugin_error *error) {
+static int32_t added(gpu_stream *s, vlk_batch *b, uint64_t work, accel_plugin_error *error) {
   b->work += work;
   b->commands_n++;
   return b->work >= atomic_load(&s->device->quota) || b->commands_n >= VLK_COMMANDS ? submit(s, error) : ACCEL_PLUGIN_OK;
@@ -201,50 +302,54 @@ static void describe(const gpu_device *d, const gpu_dispatch *what, VkDescriptor
 
 int32_t vlk_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error *error) {
   gpu_device *d = s->device;
-  const vlk_layout *layout = &d->layout[what->n_bind];
+  const vlk_step step = {what->kernel,
+                         what->n_bind,
+                         what->n_bind + what->params_bytes / 4,
+                         {what->groups[0], what->groups[1], what->groups[2]}};
   VkDescriptorBufferInfo range[GPU_BINDINGS];
-  VkWriteDescriptorSet write[GPU_BINDINGS];
   uint32_t words[GPU_PARAMS / 4];
   VkPipeline pipeline;
-  VkDescriptorSet set;
   vlk_batch *b;
   int32_t rc = vlk_pipeline(d, what->kernel, &pipeline, error);
-  if (!rc) rc = record(s, &b, error);
+  if (!rc) rc = next_batch(s, &b, error);
   if (rc) return rc;
-  VkResult result = set_new(d, b, what->n_bind, &set);
-  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "binding buffers");
+  const size_t ranges = step.n_bind * sizeof *range;
+  char *rest = script_add(&b->script, &step, ranges + 4 * (size_t)step.n_words);
+  if (!rest) return kit_no_memory(error, b->script.n);
   describe(d, what, range, words);
-  for (uint32_t i = 0; i < what->n_bind; i++)
-    write[i] = (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
-                                      .dstSet = set,
-                                      .dstBinding = i,
-                                      .descriptorCount = 1,
-                                      .descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                                      .pBufferInfo = &range[i]};
-  d->UpdateDescriptorSets(d->handle, what->n_bind, write, 0, NULL);
-  d->CmdBindPipeline(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-  d->CmdBindDescriptorSets(b->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1, &set, 0, NULL);
-  d->CmdPushConstants(b->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, 4 * what->n_bind + what->params_bytes,
-                      words);
-  d->CmdDispatch(b->commands, what->groups[0], what->groups[1], what->groups[2]);
-  return recorded(s, b, (uint64_t)what->groups[0] * what->groups[1] * what->groups[2] + 1, error);
+  memcpy(rest, range, ranges);
+  memcpy(rest + ranges, words, 4 * (size_t)step.n_words);
+  return added(s, b, (uint64_t)what->groups[0] * what->groups[1] * what->groups[2] + 1, error);
+}
+
+static int32_t add_move(gpu_stream *s, vlk_batch *b, const vlk_move *move, uint64_t work, accel_plugin_error *error) {
+  static const vlk_step step = {.kernel = MOVE};
+  char *rest = script_add(&b->script, &step, sizeof *move);
+  if (!rest) return kit_no_memory(error, b->script.n);
+  memcpy(rest, move, sizeof *move);
+  return added(s, b, work, error);
 }
 
 int32_t vlk_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
-  VkBufferCopy region = {from->offset, to->offset, to->bytes};
+  const vlk_move move = {from->buffer->handle, to->buffer->handle, {from->offset, to->offset, to->bytes}};
   vlk_batch *b;
-  int32_t rc = record(s, &b, error);
-  if (rc) return rc;
-  s->device->CmdCopyBuffer(b->commands, from->buffer->handle, to->buffer->handle, 1, &region);
-  return recorded(s, b, to->bytes / 1024 + 1, error);
+  int32_t rc = next_batch(s, &b, error);
+  return rc ? rc : add_move(s, b, &move, to->bytes / 1024 + 1, error);
 }
 
 int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel_plugin_error *error) {
   vlk_batch *b;
-  int32_t rc = record(s, &b, error);
+  int32_t rc = next_batch(s, &b, error);
+  if (!rc && b->staged + to->bytes > VLK_UPDATES) { /* the next batch has room */
+    rc = submit(s, error);
+    if (!rc) rc = next_batch(s, &b, error);
+  }
+  if (!rc && !b->staging) rc = vlk_alloc(s->device, VLK_UPDATES, true, &b->staging, NULL, error);
   if (rc) return rc;
-  s->device->CmdUpdateBuffer(b->commands, to->buffer->handle, to->offset, to->bytes, from);
-  return recorded(s, b, 1, error);
+  const vlk_move move = {b->staging->handle, to->buffer->handle, {b->staged, to->offset, to->bytes}};
+  memcpy((char *)b->staging->mapped + b->staged, from, (size_t)to->bytes);
+  b->staged += (uint32_t)(to->bytes + 15) / 16 * 16;
+  return add_move(s, b, &move, 1, error);
 }
 
 /* ---- runs ---- */
@@ -261,6 +366,7 @@ int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   s->device = d;
   s->host = host;
   s->ms = 0;
+  s->first = 0; /* the same batches for the same commands, run after run */
   *out = s;
   return ACCEL_PLUGIN_OK;
 }

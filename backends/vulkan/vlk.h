@@ -22,9 +22,10 @@ enum {
   VLK_MAX_DEVICES = 16,
   VLK_MAX_HEAPS = VK_MAX_MEMORY_HEAPS,
   VLK_SETS = 256,                /* descriptor sets of one pool */
-  VLK_IN_FLIGHT = 4,             /* submissions of a stream, the one being recorded among them */
+  VLK_IN_FLIGHT = 8,             /* submissions of a stream, the one being recorded among them */
   VLK_COMMANDS = 1024,           /* of one submission, at most */
   VLK_QUOTA = 1024,              /* work of the first submissions, see stream.c */
+  VLK_UPDATES = 4 * GPU_UPDATE,  /* bytes of the updates of one submission */
   VLK_STAGING = 8 * 1024 * 1024, /* bytes of the buffer that copies from and to the host go through */
 };
 
@@ -77,7 +78,16 @@ typedef struct vlk_layout {
   VkPipelineLayout pipeline;
 } vlk_layout;
 
+typedef struct vlk_script { /* commands as bytes, see stream.c */
+  uint8_t *data;
+  size_t n, room;
+} vlk_script;
+
 typedef struct vlk_batch {
+  vlk_script script, known; /* what this run asks; what `commands` hold, n 0: nothing */
+  uint64_t known_at;        /* gpu_device.released when they were recorded */
+  gpu_buffer *staging;      /* of updates; NULL until the first */
+  uint32_t staged;
   VkCommandPool pool;
   VkCommandBuffer commands;
   VkFence fence;
@@ -110,6 +120,8 @@ struct gpu_device {
   atomic_bool lost;        /* from then on every call answers E_DEVICE_LOST */
   atomic_bool stuck;       /* work may still run: nothing may be destroyed */
   atomic_ullong allocated; /* bytes */
+  atomic_ullong released;  /* buffers so far */
+  atomic_ullong replayed;  /* submissions of commands recorded earlier */
   double ms_per_tick;
   uint64_t timeout_ns; /* of one submission */
   pthread_mutex_t queue_lock, staging_lock, pipeline_lock, stream_lock;

@@ -164,6 +164,42 @@ ACCEL_API void accel_devices_free(accel_devices **devices);
  * devices, plugins (every path tried and its verdict), environment ...  {"schema":"accel.detect/1",...}. */
 ACCEL_API accel_status accel_detect_json(accel *ctx, int refresh, char **json);
 
+/* A device that can serve, in hand: what it is, its memory, and tensors in it.  Ends before its context; its tensors may outlive it. */
+typedef struct accel_device accel_device;
+typedef struct accel_device_tensor accel_device_tensor; /* a tensor in a device's memory */
+typedef struct accel_device_stream accel_device_stream; /* copies to and from a device, in order, on a thread of their own */
+
+typedef struct accel_memory_summary { /* bytes; 0 not known */
+  uint32_t size;
+  uint32_t reserved;
+  uint64_t total, free, budget, shared_with_host; /* as the driver tells now; of AMD cards no more than the kernel tells */
+  uint64_t tensors, tensor_bytes;                 /* of this accel_device that are alive */
+  uint64_t endpoints;                             /* of this context on the device */
+} accel_memory_summary;
+
+/* *available: a real card is there, its runtime answers and its self-test passed; emulators and software devices do not count.  0 is no
+ * failure: accel_get_device(ctx, "rocm", ...) tells the reason as its error. */
+ACCEL_API accel_status accel_is_rocm_available(accel *ctx, int *available);
+ACCEL_API accel_status accel_is_cuda_available(accel *ctx, int *available);
+/* The first device of `wanted` (NULL: "auto"; else what accel_init_params.device takes) that passes its self-test. */
+ACCEL_API accel_status accel_get_device(accel *ctx, const char *wanted, accel_device **out);
+ACCEL_API void accel_device_close(accel_device **device); /* waits for its stream */
+ACCEL_API const accel_device_info *accel_get_device_info(const accel_device *device); /* lives as long as the context */
+ACCEL_API const char *accel_get_device_type(const accel_device *device);              /* "cpu", "rocm", "cuda", "opencl", "vulkan" ... */
+/* What the device is, its memory, runtime and driver, and whether halves compute there, one fact a line, for people. */
+ACCEL_API accel_status accel_device_info_text(accel_device *device, char **text);
+ACCEL_API accel_memory_summary accel_memory_summary_default(void);
+ACCEL_API accel_status accel_device_memory(accel_device *device, accel_memory_summary *out); /* out->size is set: _default() */
+/* Runs a small tensor at "fp16" or "bf16" and compares.  ACCEL_ERROR_PRECISION with the reason when the device cannot, or computes wrongly. */
+ACCEL_API accel_status accel_probe_precision(accel_device *device, const char *precision);
+/* Version of a hardware's runtime ("amd": ROCm's; "cuda", "opencl", "vulkan") and of the driver under it; "" what is not known or not there. */
+ACCEL_API accel_status accel_runtime_version(accel *ctx, const char *hardware, char **version, char **driver);
+/* Gives back the scratch memory of the context's endpoints on the device (NULL: on all); *released (may be NULL): bytes. */
+ACCEL_API accel_status accel_empty_cache(accel *ctx, const accel_device *device, uint64_t *released);
+/* Waits until the queues of the context's endpoints on the device are empty and the stream's copies are done; no endpoint may be cleaned up
+ * meanwhile.  Other calls have always finished when they return.  Answers the first failure of the stream since the last time. */
+ACCEL_API accel_status accel_synchronize(accel_device *device);
+
 /* ---- registry -------------------------------------------------------------------------------------------------------- */
 
 typedef struct accel_registry_entry {
@@ -299,6 +335,19 @@ ACCEL_API accel_handler accel_handler_of(const accel_endpoint *endpoint); /* acc
 ACCEL_API accel_status accel_tensors_read(const char *path, accel_tensors **out);
 ACCEL_API accel_status accel_tensors_write(const char *path, const accel_tensors *tensors);
 ACCEL_API accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **inputs, accel_strings **outputs);
+
+/* Copies a tensor into the device's memory, and back (as a list of one).  These are the caller's to keep; a model's inputs and outputs are in
+ * host memory, and its endpoint moves them. */
+ACCEL_API accel_status accel_to_device(accel_device *device, const accel_tensor *tensor, accel_device_tensor **out);
+ACCEL_API accel_status accel_to_host(const accel_device_tensor *tensor, accel_tensors **out);
+ACCEL_API const accel_tensor *accel_device_tensor_view(const accel_device_tensor *tensor); /* name, dtype and dims; data is NULL */
+ACCEL_API void accel_device_tensor_free(accel_device_tensor **tensor);
+/* The device's stream, made at the first call; it ends with the device. */
+ACCEL_API accel_status accel_get_device_stream(accel_device *device, accel_device_stream **out);
+/* accel_to_device and accel_to_host beside the caller: the device tensor is made now, the bytes are copied later, in order.  tensor->data (to
+ * the device) and `data` (to the host, `bytes` of it, all of the tensor) must live, and the tensors too, until accel_synchronize. */
+ACCEL_API accel_status accel_stream_to_device(accel_device_stream *stream, const accel_tensor *tensor, accel_device_tensor **out);
+ACCEL_API accel_status accel_stream_to_host(accel_device_stream *stream, accel_device_tensor *tensor, void *data, uint64_t bytes);
 
 /* ---- queue ----------------------------------------------------------------------------------------------------------- */
 

@@ -37,14 +37,10 @@ uint32_t accel_batch_size_of(const accel_endpoint *endpoint) { return endpoint ?
 accel_handler accel_handler_of(const accel_endpoint *endpoint) { return endpoint ? accel_run : NULL; }
 
 accel_status accel_trim(accel_endpoint *endpoint) {
+  uint64_t released;
   API_BEGIN();
   API_NEED(endpoint);
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  uint64_t released = 0;
-  if (!endpoint->plugin->trim) return ACCEL_OK;
-  if (endpoint->plugin->trim(endpoint->handle, &released, &error) != ACCEL_PLUGIN_OK)
-    return accel__fail(ACCEL_ERROR_DRIVER, "%s: %s", endpoint->placement.label, error.message);
-  return ACCEL_OK;
+  return accel__endpoint_trim(endpoint, &released);
 }
 
 accel_status accel_set_profile(accel_endpoint *endpoint, accel_profile_fn fn, void *user) {

@@ -107,9 +107,65 @@ static int print_dictionary(cli_run *run) {
   return 0;
 }
 
+static void json_of_device(cli_json *json, accel_device *device, const accel_memory_summary *m) {
+  static const char *const halves[] = {"fp16", "bf16"};
+  const accel_device_info *d = accel_get_device_info(device);
+  cli_json_text(json, "device", d->name);
+  cli_json_text(json, "type", accel_get_device_type(device));
+  cli_json_text(json, "implementation_type", d->implementation_type);
+  cli_json_text(json, "description", d->description);
+  cli_json_text(json, "arch", d->arch);
+  cli_json_text(json, "driver", d->driver);
+  cli_json_text(json, "id", d->id);
+  cli_json_bool(json, "is_amd", d->is_amd != 0);
+  cli_json_int(json, "memory_total", (int64_t)m->total);
+  cli_json_int(json, "memory_free", (int64_t)m->free);
+  cli_json_int(json, "memory_budget", (int64_t)m->budget);
+  cli_json_int(json, "memory_shared", (int64_t)m->shared_with_host);
+  for (int i = 0; i < 2; ++i) cli_json_bool(json, halves[i], accel_probe_precision(device, halves[i]) == ACCEL_OK);
+}
+
+/* One device, for people or as JSON. */
+static int tell_device(cli_run *run, accel_device *device) {
+  char *text = NULL, *version = NULL, *driver = NULL;
+  accel_memory_summary memory = accel_memory_summary_default();
+  accel_status status = accel_device_memory(device, &memory);
+  if (status == ACCEL_OK && !cli_flag(run, OPT_JSON)) {
+    status = accel_device_info_text(device, &text);
+    if (status == ACCEL_OK) fputs(text, stdout);
+    accel_string_free(&text);
+  } else if (status == ACCEL_OK) {
+    cli_json json;
+    int code;
+    status = accel_runtime_version(run->ctx, accel_get_device_info(device)->hardware, &version, &driver);
+    if (status != ACCEL_OK) return cli_fail(run, status);
+    code = cli_json_begin(run, "accel.device/1", &json);
+    if (!code) {
+      json_of_device(&json, device, &memory);
+      cli_json_text(&json, "runtime_version", version);
+      cli_json_text(&json, "driver_version", driver);
+      code = cli_json_end(run, &json);
+    }
+    accel_string_free(&version);
+    accel_string_free(&driver);
+    return code;
+  }
+  return status == ACCEL_OK ? 0 : cli_fail(run, status);
+}
+
+static int detect_one(cli_run *run) {
+  accel_device *device;
+  accel_status status = accel_get_device(run->ctx, run->args[0], &device);
+  if (status != ACCEL_OK) return cli_fail(run, status);
+  int code = tell_device(run, device);
+  accel_device_close(&device);
+  return code;
+}
+
 int cmd_detect(cli_run *run) {
   int code = cli_context(run);
   if (code) return code;
+  if (run->n_args) return detect_one(run);
   if (cli_flag(run, OPT_JSON)) {
     char *text;
     accel_status status = accel_detect_json(run->ctx, 0, &text);

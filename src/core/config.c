@@ -31,6 +31,7 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_MEM_LIMIT", "bytes a model may use, with K, M or G; more is refused as not fitting"},
     {"ACCEL_EMULATED_ORDER",
      "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; default all in turn"},
+    {"ACCEL_SELFTEST", "full: the self-test of every device has a case of every op; short: of none; default on cards alone"},
     {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},
     {"ACCEL_FAIL_AT", "tests: comma list of POINT or POINT:N; the named point fails, at every or only its N-th passage"},

@@ -17,12 +17,14 @@ accel_status accel__context_registry(accel *ctx, accel__registry **out) {
 
 accel_status accel__context_hardware(accel *ctx, accel__hardware **out) {
   accel_status status = ACCEL_OK;
+  const accel__cache *cache = accel__context_cache(ctx, true);
   pthread_mutex_lock(&ctx->lock);
   if (!ctx->hardware) {
     accel__hardware_params params = {.plugin_path = ctx->params.plugin_path,
                                      .allow_software = ctx->params.allow_software != 0,
                                      .log = &ctx->log,
-                                     .pool = ctx->pool};
+                                     .pool = ctx->pool,
+                                     .cache = cache};
     status = accel__hardware_create(&params, &ctx->hardware);
   }
   pthread_mutex_unlock(&ctx->lock);

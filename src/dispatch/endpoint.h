@@ -71,6 +71,7 @@ accel_status accel__endpoint_place(accel_endpoint *ep, const accel__place_reques
  * and the placement says why.  On failure, and when the precision was named or is fp32, the endpoint stays as it was. */
 accel_status accel__endpoint_fall_back(accel_endpoint *ep, const accel_plugin_endpoint *failed);
 void accel__endpoint_free(accel_endpoint *ep);
+accel_status accel__endpoint_trim(accel_endpoint *ep, uint64_t *released); /* scratch; bytes given back */
 int32_t accel__endpoint_entry(const accel_endpoint *ep, const char *name); /* -1: the model has no such entry */
 
 /* Data of one ITEM input in its program's dtype (F32 or I32); data NULL: the input is absent and takes its default. */

@@ -136,6 +136,15 @@ static accel_status remember(accel_endpoint *ep, accel__device *device, const ac
   return ep->keep_fp32 ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+/* A small tensor at the precision is proof before a model is; the CPU's kernels are proven by the tests of the build. */
+static accel_status prove(accel__hardware *hardware, accel__device *device, const char *precision) {
+  if (!accel__registry_precision_name(precision)) return ACCEL_OK; /* try_candidate refuses it */
+  if (device->facts.type == ACCEL_PLUGIN_DEVICE_CPU || !strcmp(precision, "fp32") ||
+      !strcmp(device->info.plugin, "reference"))
+    return ACCEL_OK;
+  return accel__device_test_precision(hardware, device, precision);
+}
+
 /* The choice's devices and precisions in order.  Failures that another device cannot mend (bad weights, no memory) end the
  * walk. */
 static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const accel__choice *choice,
@@ -151,7 +160,8 @@ static accel_status walk(accel_endpoint *ep, accel__hardware *hardware, const ac
       continue;
     }
     for (uint32_t k = 0; precisions[k]; k++) {
-      last = try_candidate(ep, device, precisions[k], request);
+      last = prove(hardware, device, precisions[k]);
+      if (last == ACCEL_OK) last = try_candidate(ep, device, precisions[k], request);
       if (last == ACCEL_OK) last = remember(ep, device, request);
       if (last == ACCEL_OK) return write_placement(ep, device, precisions[k], request, why);
       if (last == ACCEL_ERROR_FORMAT || last == ACCEL_ERROR_OUT_OF_MEMORY || last == ACCEL_ERROR_CANCELLED ||

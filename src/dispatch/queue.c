@@ -30,7 +30,7 @@ struct accel_queue {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   pthread_t thread;
-  bool started, stop;
+  bool started, stop, busy; /* busy: the thread is at a request */
   /* of the thread alone */
   const accel__group *group; /* of those begun; NULL: none is */
   void *state;
@@ -119,12 +119,15 @@ static void *worker(void *arg) {
       q->first = (q->first + 1) % q->capacity;
       q->waiting--;
     }
+    q->busy = true;
     pthread_mutex_unlock(&q->lock);
     if (t)
       take_up(q, t); /* all that wait begin before the next step */
     else
       step(q);
     pthread_mutex_lock(&q->lock);
+    q->busy = q->group != NULL;
+    if (!q->busy && !q->waiting) pthread_cond_broadcast(&q->changed);
   }
   pthread_mutex_unlock(&q->lock);
   return NULL;
@@ -191,7 +194,7 @@ static accel_status enqueue(accel_queue *q, accel_ticket *t) {
     q->started = true;
   }
   q->ring[(q->first + q->waiting++) % q->capacity] = t;
-  pthread_cond_signal(&q->changed);
+  pthread_cond_broadcast(&q->changed);
   return ACCEL_OK;
 }
 
@@ -222,6 +225,12 @@ accel_status accel__queue_submit(accel_queue *q, accel__work_fn fn, void *work, 
 accel_status accel__queue_submit_group(accel_queue *q, const accel__group *group, void *work, void (*work_free)(void *),
                                        accel_ticket **out) {
   return submit(q, NULL, group, work, work_free, out);
+}
+
+void accel__queue_drain(accel_queue *q) {
+  pthread_mutex_lock(&q->lock);
+  while (q->waiting || q->busy) pthread_cond_wait(&q->changed, &q->lock);
+  pthread_mutex_unlock(&q->lock);
 }
 
 accel_endpoint *accel__queue_endpoint(accel_queue *q) { return q->ep; }

@@ -30,6 +30,7 @@ accel_status accel__queue_submit_group(accel_queue *queue, const accel__group *g
 accel_endpoint *accel__queue_endpoint(accel_queue *queue);
 uint32_t accel__queue_capacity(const accel_queue *queue);
 uint32_t accel__queue_waiting(accel_queue *queue); /* submitted, not yet begun */
+void accel__queue_drain(accel_queue *queue);       /* returns when nothing waits and nothing is being done */
 /* timeout_ms < 0: for ever.  ACCEL_ERROR_TIMEOUT leaves the ticket; any other answer frees it. */
 accel_status accel__queue_wait(accel_ticket **ticket, int64_t timeout_ms, accel_tensors **outputs);
 /* Of a group's request: `take` is called with its work, before that is freed.  A ticket of the other kind is

@@ -127,6 +127,7 @@ static void put_device(accel__buffer *b, const accel__hardware *h, const accel__
   if (e->file) {
     open_object(b, "self_test");
     for (int p = 0; p < ACCEL__PROOFS; p++) {
+      if (e->proof[p] == ACCEL__PROOF_UNTRIED && p >= ACCEL__PROOFS_DETECTED) continue;
       if (e->proof[p] == ACCEL__PROOF_UNTRIED)
         put_text(b, accel__proof_precision[p], "not run");
       else

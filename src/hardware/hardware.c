@@ -16,6 +16,7 @@ accel_status accel__hardware_create(const accel__hardware_params *params, accel_
   const char *root = params->root ? params->root : accel__env("ACCEL_DETECT_ROOT");
   h->log = params->log;
   h->pool = params->pool;
+  h->cache = params->cache;
   h->timeout_ms = params->probe_timeout_ms ? params->probe_timeout_ms : 10000;
   const char *software = accel__env("ACCEL_ALLOW_SOFTWARE");
   h->allow_software = params->allow_software || (software && strcmp(software, "0"));
@@ -57,7 +58,7 @@ accel_status accel__detect_all(accel__hardware *h, bool refresh) {
   ACCEL_TRY(accel__know_all(h));
   ACCEL_TRY(accel__ask_vendors(h, false));
   for (size_t i = 0; i < h->n_entries; i++)
-    for (int p = 0; p < ACCEL__PROOFS; p++)
+    for (int p = 0; p < ACCEL__PROOFS_DETECTED; p++)
       if (p == 0 || h->entry[i]->device.info.usable) ACCEL_TRY(accel__test_entry(h, h->entry[i], p));
   ACCEL_TRY(accel__absent_rows(h));
   h->detected = true;

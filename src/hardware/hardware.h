@@ -28,14 +28,16 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/threads.h"
+#include "weights/cache.h"
 
 typedef struct accel__hardware accel__hardware;
 
 typedef struct accel__hardware_params { /* {0}: all defaults */
-  const char *plugin_path; /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
-  bool allow_software;     /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
-  const accel__log *log;   /* outlives the object; may be NULL */
-  accel__pool *pool;       /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
+  const char *plugin_path;   /* colon-separated directories; NULL: ACCEL_PLUGIN_PATH, else the standard places.  Copied */
+  bool allow_software;       /* `auto` and `gpu` may choose software devices (also: ACCEL_ALLOW_SOFTWARE) */
+  const accel__log *log;     /* outlives the object; may be NULL */
+  accel__pool *pool;         /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
+  const accel__cache *cache; /* where verdicts of self-tests are kept between processes; outlives the object; may be NULL */
   const char *probe; /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else ACCEL_PROBE_PATH */
   uint32_t probe_timeout_ms; /* 0: 10000 */
   const char *root;          /* put in front of /sys, /dev and /etc (tests); NULL: ACCEL_DETECT_ROOT, else "" */
@@ -78,16 +80,22 @@ typedef struct accel__choice {
 accel_status accel__hardware_choose(accel__hardware *hardware, const char *wanted, accel__choice *out);
 void accel__choice_free(accel__choice *choice);
 
-/* Runs a tiny program at fp32 on the device and compares it with known numbers: at most once for each device, the verdict is
- * kept. ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device is not usable for another reason; `info` has it, too. */
+/* Runs a tiny program at fp32 on the device, on cards also a case of every op (ACCEL_SELFTEST=full: on every device, =short:
+ * on none), and compares with known numbers: at most once for each device, plugin and driver, the verdict is kept.
+ * ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device is not usable for another reason; `info` has it, too. */
 accel_status accel__device_test(accel__hardware *hardware, accel__device *device);
-/* The same for another precision ("fp16", "bf16"): ACCEL_ERROR_PRECISION with the reason when the device cannot or computes
+/* The same (without the ops) for another precision: ACCEL_ERROR_PRECISION with the reason when the device cannot or computes
  * wrongly. */
 accel_status accel__device_test_precision(accel__hardware *hardware, accel__device *device, const char *precision);
 
 /* Memory now.  Real AMD cards: total and free are the smaller of what the driver and sysfs say (other programs' use counts).
  */
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device, accel_plugin_memory *out);
+
+/* The version of a hardware's runtime (ROCm's, CUDA's, OpenCL's, Vulkan's) and of the driver under it, as the vendors'
+ * software tells them; "" when it does not, or there is none.  hardware: a registry name.  malloc'd; asks the helper once.
+ */
+accel_status accel__runtime_version(accel__hardware *hardware, const char *name, char **version, char **driver);
 
 /* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not there, self-tests run.
  * Kept until refresh.  The list is a copy of its own, to be freed with accel__devices_free. */

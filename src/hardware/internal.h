@@ -10,7 +10,7 @@
 #include "hardware/hardware.h"
 #include "hardware/selftest.h"
 
-enum { ACCEL__PROOFS = 3 }; /* fp32, fp16, bf16 */
+enum { ACCEL__PROOFS = 8, ACCEL__PROOFS_DETECTED = 3 }; /* all precisions; fp32, fp16, bf16: of detection */
 enum { ACCEL__PROOF_UNTRIED = -1 };
 extern const char *const accel__proof_precision[ACCEL__PROOFS];
 
@@ -109,8 +109,9 @@ struct accel__hardware {
   accel__arena arena; /* everything below; given back by destroy alone */
   const accel__log *log;
   accel__pool *pool;
-  const char *plugin_path; /* NULL: the standard places */
-  const char *probe;       /* NULL until looked for; "" not found */
+  const accel__cache *cache; /* of verdicts; NULL: none are kept */
+  const char *plugin_path;   /* NULL: the standard places */
+  const char *probe;         /* NULL until looked for; "" not found */
   const char *root;
   uint32_t timeout_ms;
   bool allow_software, searched, detected;
@@ -150,6 +151,12 @@ const char *accel__type_name(uint32_t type);
 void accel__normal_address(char *out, size_t n, const char *id); /* lower case, with domain */
 const char *accel__hardware_of(const char *stem);                /* "rocm" -> "amd" */
 const char *accel__stem_of(const char *hardware);                /* "amd" -> "rocm" */
+
+/* ---- verdict.c ---- */
+bool accel__verdict_recall(accel__hardware *h, const accel__entry *entry, int proof, bool wide, accel__proof *result,
+                           const char **why); /* false: none is kept */
+void accel__verdict_keep(accel__hardware *h, const accel__entry *entry, int proof, bool wide, accel__proof result,
+                         const char *why);
 
 /* ---- spawn.c ---- */
 typedef struct accel__spawned {

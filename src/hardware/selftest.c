@@ -3,32 +3,44 @@
 #include "hardware/selftest.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/bf16.h"
+#include "formats/e2m1.h"
+#include "formats/e4m3.h"
+#include "formats/e8m0.h"
 #include "formats/fp16.h"
+#include "formats/int4.h"
+#include "hardware/selftest_host.h"
 
 enum { SELFTEST_T = 3, SELFTEST_C = 20, SELFTEST_F = 36, SELFTEST_WEIGHTS = 6 };
 #include "hardware/selftest_numbers.h"
 
-/* value[i] = offset + ((i * a + b) mod modulus - modulus / 2) / scale: small dyadic fractions, exact in fp16 and bf16. */
+/* value[i] = offset + ((i * a + b) mod modulus - modulus / 2) / scale: small dyadic fractions, exact in fp16 and bf16.
+ * modulus 0: code[(i * a + b) mod CODES] / scale, exact in every weight format. */
+enum { CODES = 11 };
+static const int8_t code[CODES] = {-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6};
 typedef struct formula {
   uint32_t n, a, b, modulus;
   float scale, offset;
 } formula;
 static const formula input_formula = {SELFTEST_T * SELFTEST_C, 29, 7, 32, 8.0f, 0.0f};
 static const formula weight_formula[SELFTEST_WEIGHTS] = {
-    {SELFTEST_C, 5, 3, 8, 16.0f, 1.0f},                  /* gamma [C] */
-    {SELFTEST_C, 3, 1, 8, 16.0f, 0.0f},                  /* beta [C] */
-    {SELFTEST_F * SELFTEST_C, 37, 11, 63, 128.0f, 0.0f}, /* w1 [F, C] */
-    {SELFTEST_F, 7, 2, 16, 32.0f, 0.0f},                 /* b1 [F] */
-    {SELFTEST_C * SELFTEST_F, 41, 5, 61, 128.0f, 0.0f},  /* w2 [C, F] */
-    {SELFTEST_C, 11, 9, 16, 32.0f, 0.0f},                /* b2 [C] */
+    {SELFTEST_C, 5, 3, 8, 16.0f, 1.0f},                /* gamma [C] */
+    {SELFTEST_C, 3, 1, 8, 16.0f, 0.0f},                /* beta [C] */
+    {SELFTEST_F * SELFTEST_C, 37, 11, 0, 32.0f, 0.0f}, /* w1 [F, C] */
+    {SELFTEST_F, 7, 2, 16, 32.0f, 0.0f},               /* b1 [F] */
+    {SELFTEST_C * SELFTEST_F, 41, 5, 0, 32.0f, 0.0f},  /* w2 [C, F] */
+    {SELFTEST_C, 11, 9, 16, 32.0f, 0.0f},              /* b2 [C] */
 };
 
+static int formula_code(const formula *f, uint32_t i) { return code[(i * f->a + f->b) % CODES]; }
+
 static float formula_value(const formula *f, uint32_t i) {
+  if (!f->modulus) return (float)formula_code(f, i) / f->scale;
   return f->offset + (float)((int)((i * f->a + f->b) % f->modulus) - (int)(f->modulus / 2)) / f->scale;
 }
 
@@ -110,69 +122,73 @@ static const accel_plugin_program program = {.size = sizeof program,
                                              .weight = weights};
 
 /* ---- the precisions ---- */
-static const struct {
+#define NONE ACCEL_PLUGIN_NO_DTYPE
+static const struct precision {
   const char *name;
-  uint8_t dtype;
-  double bound; /* of the root mean square of the expected values */
-} precisions[] = {{"fp32", ACCEL_PLUGIN_F32, 1e-4}, {"fp16", ACCEL_PLUGIN_F16, 1e-2}, {"bf16", ACCEL_PLUGIN_BF16, 6e-2}};
+  uint8_t compute, kv;
+  double bound; /* of the root mean square of the expected values; where codes of 8 bits may be multiplied, theirs */
+  accel_plugin_format format; /* of w1 and w2 */
+} precisions[] = {
+    {"fp32", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F32, 1e-4, {ACCEL_PLUGIN_F32, NONE, NONE, NONE, 0, 0}},
+    {"fp16", ACCEL_PLUGIN_F16, ACCEL_PLUGIN_F16, 1e-2, {ACCEL_PLUGIN_F16, NONE, NONE, NONE, 0, 0}},
+    {"bf16", ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_BF16, 6e-2, {ACCEL_PLUGIN_BF16, NONE, NONE, NONE, 0, 0}},
+    {"int8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
+    {"int4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, NONE, NONE, 32, 1}},
+    {"uint4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, NONE, 32, 1}},
+    {"fp8", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, NONE, NONE, 0, 1}},
+    {"fp4", ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, 6e-2, {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, NONE, NONE, 32, 1}},
+};
+enum { PRECISIONS = sizeof precisions / sizeof *precisions };
 
-static uint16_t to_half(float value, uint8_t dtype) {
-  return dtype == ACCEL_PLUGIN_BF16 ? accel_f32_to_bf16(value) : accel_f32_to_fp16(value);
-}
-
-/* ---- the host lent to the plugin ---- */
-typedef struct selftest_host {
-  const accel_plugin_host *base;
+/* ---- weights in their formats ---- */
+typedef struct selftest_weights {
   accel_plugin_format format[SELFTEST_WEIGHTS];
-  _Alignas(64) float f32[SELFTEST_WEIGHTS][SELFTEST_C * SELFTEST_F];
-  _Alignas(64) uint16_t half[SELFTEST_WEIGHTS][SELFTEST_C * SELFTEST_F];
-} selftest_host;
+  accel_plugin_weight_view view[SELFTEST_WEIGHTS];
+  _Alignas(64) float data[SELFTEST_WEIGHTS][SELFTEST_C * SELFTEST_F], scale[SELFTEST_WEIGHTS][2 * SELFTEST_F];
+  uint8_t zero[2 * SELFTEST_F];
+} selftest_weights;
 
-static void host_log(void *self, int level, const char *message) {
-  const accel_plugin_host *base = ((selftest_host *)self)->base;
-  if (base && base->log) base->log(base->self, level, message);
-}
-static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_view *out, accel_plugin_error *error) {
-  selftest_host *h = self;
-  memset(out, 0, sizeof *out);
-  if (index >= SELFTEST_WEIGHTS) {
-    if (error)
-      snprintf(error->message, sizeof error->message, "the self-test has %d weights, number %u was asked for",
-               SELFTEST_WEIGHTS, index);
-    return ACCEL_PLUGIN_E_ARGUMENT;
-  }
-  out->data = h->format[index].store == ACCEL_PLUGIN_F32 ? (const void *)h->f32[index] : (const void *)h->half[index];
-  return ACCEL_PLUGIN_OK;
-}
-static void host_weight_unmap(void *self, uint32_t index) { (void)self, (void)index; }
-static void host_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
-  const accel_plugin_host *base = ((selftest_host *)self)->base;
-  if (base && base->parallel) {
-    base->parallel(base->self, n, fn, arg);
-    return;
-  }
-  for (uint32_t i = 0; i < n; i++) fn(arg, i, 0);
-}
-static uint32_t host_workers(void *self) {
-  const accel_plugin_host *base = ((selftest_host *)self)->base;
-  return base && base->workers ? base->workers(base->self) : 1;
-}
-static int host_fault(void *self, const char *point) {
-  const accel_plugin_host *base = ((selftest_host *)self)->base;
-  return base && base->fault ? base->fault(base->self, point) : 0;
+static void put_code(void *row, uint32_t k, uint8_t store, int q, float scale) {
+  if (store == ACCEL_PLUGIN_F32) ((float *)row)[k] = (float)q / scale;
+  if (store == ACCEL_PLUGIN_F16) ((uint16_t *)row)[k] = accel_f32_to_fp16((float)q / scale);
+  if (store == ACCEL_PLUGIN_BF16) ((uint16_t *)row)[k] = accel_f32_to_bf16((float)q / scale);
+  if (store == ACCEL_PLUGIN_I8) ((int8_t *)row)[k] = (int8_t)q;
+  if (store == ACCEL_PLUGIN_E4M3) ((uint8_t *)row)[k] = accel_f32_to_e4m3((float)q);
+  if (store == ACCEL_PLUGIN_I4) accel_nibble_set(row, k, accel_f32_to_int4((float)q));
+  if (store == ACCEL_PLUGIN_U4) accel_nibble_set(row, k, (uint8_t)(q + 8));
+  if (store == ACCEL_PLUGIN_E2M1) accel_nibble_set(row, k, accel_f32_to_e2m1((float)q));
 }
 
-static void fill_weights(selftest_host *h, uint8_t dtype) {
+static size_t bytes_of_row(uint8_t store, size_t k) {
+  const bool narrow = store == ACCEL_PLUGIN_I8 || store == ACCEL_PLUGIN_E4M3;
+  return store == ACCEL_PLUGIN_F32 ? 4 * k : store <= ACCEL_PLUGIN_BF16 ? 2 * k : narrow ? k : (k + 1) / 2;
+}
+
+static void fill_matrix(selftest_weights *s, int w, const accel_plugin_format *format) {
+  const formula *f = &weight_formula[w];
+  const uint32_t rows = (uint32_t)weights[w].dim[0], k = (uint32_t)weights[w].dim[1];
+  const uint32_t groups = format->group_k ? (k + format->group_k - 1) / format->group_k : 1;
+  for (uint32_t i = 0; i < f->n; i++)
+    put_code((char *)s->data[w] + i / k * bytes_of_row(format->store, k), i % k, format->store, formula_code(f, i),
+             f->scale);
+  for (uint32_t i = 0; i < rows * groups; i++) {
+    if (format->scale == ACCEL_PLUGIN_F32) s->scale[w][i] = 1 / f->scale;
+    if (format->scale == ACCEL_PLUGIN_F16) ((uint16_t *)s->scale[w])[i] = accel_f32_to_fp16(1 / f->scale);
+    if (format->scale == ACCEL_PLUGIN_E8M0) ((uint8_t *)s->scale[w])[i] = accel_f32_to_e8m0(1 / f->scale);
+  }
+  s->format[w] = *format;
+  if (format->scale != NONE) s->view[w].scale = s->scale[w];
+  if (format->zero != NONE) s->view[w].zero = s->zero;
+}
+
+static void fill_weights(selftest_weights *s, const accel_plugin_format *format) {
+  memset(s, 0, sizeof *s);
+  memset(s->zero, 8, sizeof s->zero);
   for (int w = 0; w < SELFTEST_WEIGHTS; w++) {
-    const formula *f = &weight_formula[w];
-    h->format[w] = (accel_plugin_format){.store = weights[w].use == ACCEL_PLUGIN_USE_PLAIN ? ACCEL_PLUGIN_F32 : dtype,
-                                         .scale = ACCEL_PLUGIN_NO_DTYPE,
-                                         .zero = ACCEL_PLUGIN_NO_DTYPE,
-                                         .outer = ACCEL_PLUGIN_NO_DTYPE};
-    for (uint32_t i = 0; i < f->n; i++) {
-      h->f32[w][i] = formula_value(f, i);
-      h->half[w][i] = to_half(h->f32[w][i], dtype);
-    }
+    s->view[w].data = s->data[w];
+    s->format[w] = precisions[0].format;
+    for (uint32_t i = 0; i < weight_formula[w].n; i++) s->data[w][i] = formula_value(&weight_formula[w], i);
+    if (weights[w].use == ACCEL_PLUGIN_USE_LINEAR) fill_matrix(s, w, format);
   }
 }
 
@@ -189,14 +205,6 @@ static double worst(const float *got, const double *want, size_t n, size_t *wher
     }
   }
   return most / sqrt(sum / (double)n);
-}
-
-static accel__proof failed(const char *call, int32_t rc, const accel_plugin_error *error, char *why, size_t n) {
-  char message[sizeof error->message];
-  memcpy(message, error->message, sizeof message);
-  message[sizeof message - 1] = 0;
-  snprintf(why, n, "%s failed on the self-test: %s (code %d)", call, *message ? message : "no reason given", (int)rc);
-  return ACCEL__PROOF_WRONG;
 }
 
 static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_endpoint *endpoint,
@@ -217,7 +225,7 @@ static accel__proof run_and_compare(const accel_plugin *plugin, accel_plugin_end
   accel_plugin_run run = {.size = sizeof run, .host = host};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   int32_t rc = plugin->handler(endpoint, NULL, &run, &in, 1, out, 2, &error);
-  if (rc != ACCEL_PLUGIN_OK) return failed("handler", rc, &error, why, n);
+  if (rc != ACCEL_PLUGIN_OK) return accel__test_failed("handler", rc, &error, why, n);
   for (int o = 0; o < 2; o++) {
     if (out[o].rank != 2 || out[o].dim[0] != SELFTEST_T || out[o].dim[1] != SELFTEST_C) {
       snprintf(why, n, "handler gave the wrong shape on the self-test: rank %u, [%lld, %lld] instead of [%d, %d]",
@@ -242,7 +250,7 @@ static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, co
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   accel_plugin_verdict verdict = {.size = sizeof verdict, .node = -1};
   int32_t rc = plugin->supports(device, &program, precision, &verdict, &error);
-  if (rc != ACCEL_PLUGIN_OK && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return failed("supports", rc, &error, why, n);
+  if (rc != ACCEL_PLUGIN_OK && rc != ACCEL_PLUGIN_E_UNSUPPORTED) return accel__test_failed("supports", rc, &error, why, n);
   if (rc == ACCEL_PLUGIN_OK && verdict.answer != ACCEL_PLUGIN_NO) return ACCEL__PROOF_PASS;
   verdict.why[sizeof verdict.why - 1] = 0;
   error.message[sizeof error.message - 1] = 0;
@@ -253,35 +261,26 @@ static accel__proof ask_supports(const accel_plugin *plugin, uint32_t device, co
 
 accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const char *precision,
                              const accel_plugin_host *base, char *why, size_t n) {
-  size_t p = 0, known = sizeof precisions / sizeof *precisions;
-  while (p < known && strcmp(precisions[p].name, precision)) p++;
-  if (p == known) {
-    snprintf(why, n, "the self-test knows fp32, fp16 and bf16, not '%s'", precision);
+  size_t p = 0;
+  while (p < PRECISIONS && strcmp(precisions[p].name, precision)) p++;
+  if (p == PRECISIONS) {
+    snprintf(why, n, "the self-test knows no precision '%s'", precision);
     return ACCEL__PROOF_UNKNOWN;
   }
-  selftest_host *h = aligned_alloc(64, (sizeof *h + 63) / 64 * 64);
-  if (!h) {
+  selftest_weights *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);
+  if (!s) {
     snprintf(why, n, "no memory for the self-test");
     return ACCEL__PROOF_WRONG;
   }
-  memset(h, 0, sizeof *h);
-  h->base = base;
-  fill_weights(h, precisions[p].dtype);
-  accel_plugin_host host = {.size = sizeof host,
-                            .abi = ACCEL_PLUGIN_ABI_NOW,
-                            .self = h,
-                            .log = host_log,
-                            .weight_map = host_weight_map,
-                            .weight_unmap = host_weight_unmap,
-                            .parallel = host_parallel,
-                            .workers = host_workers,
-                            .fault = host_fault};
+  fill_weights(s, &precisions[p].format);
+  accel__test_lent lent = {.base = base, .weight = s->view, .n_weight = SELFTEST_WEIGHTS};
+  accel_plugin_host host = accel__test_host(&lent);
   accel_plugin_options options = {.size = sizeof options, .host = &host, .extra = ""};
   options.precision = (accel_plugin_precision){.size = sizeof options.precision,
-                                               .compute = precisions[p].dtype,
-                                               .kv = precisions[p].dtype,
+                                               .compute = precisions[p].compute,
+                                               .kv = precisions[p].kv,
                                                .flags = ACCEL_PLUGIN_ALLOW_EMULATED,
-                                               .format = h->format};
+                                               .format = s->format};
   snprintf(options.precision.name, sizeof options.precision.name, "%s", precision);
 
   accel__proof proof = ask_supports(plugin, device, &options.precision, why, n);
@@ -290,12 +289,12 @@ accel__proof accel__selftest(const accel_plugin *plugin, uint32_t device, const 
     accel_plugin_endpoint *endpoint = NULL;
     int32_t rc = plugin->init(device, &program, &options, &endpoint, &error);
     if (rc != ACCEL_PLUGIN_OK) {
-      proof = failed("init", rc, &error, why, n);
+      proof = accel__test_failed("init", rc, &error, why, n);
     } else {
       proof = run_and_compare(plugin, endpoint, &host, precisions[p].bound, why, n);
       plugin->cleanup(endpoint, &host);
     }
   }
-  free(h);
+  free(s);
   return proof;
 }

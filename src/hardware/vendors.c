@@ -1,4 +1,5 @@
 /* vendors.c - what vendors' libraries say, asked through accel-probe, one process for each. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "hardware/internal.h"
@@ -118,4 +119,35 @@ accel_status accel__ask_vendors(accel__hardware *h, bool refresh) {
   ACCEL_TRY(accel__variables(h, v));
   h->vendors = v;
   return ACCEL_OK;
+}
+
+/* ---- versions ---- */
+
+accel_status accel__runtime_version(accel__hardware *h, const char *name, char **version, char **driver) {
+  static const struct {
+    const char *hardware;
+    accel__source_kind kind;
+  } asked[] = {{"cuda", ACCEL__SOURCE_CUDA}, {"opencl", ACCEL__SOURCE_OPENCL}, {"vulkan", ACCEL__SOURCE_VULKAN}};
+  const char *v = "", *d = "";
+  accel_status status = ACCEL_OK;
+  const bool amd = !strcmp(name, "amd");
+  bool known = amd;
+  size_t k = 0;
+  while (k < sizeof asked / sizeof *asked && strcmp(asked[k].hardware, name)) k++;
+  known |= k < sizeof asked / sizeof *asked;
+  pthread_mutex_lock(&h->lock);
+  if (known) status = accel__ask_vendors(h, false);
+  if (known && status == ACCEL_OK) {
+    const accel__source *s = &h->vendors->source[amd ? ACCEL__SOURCE_HIP : asked[k].kind];
+    v = accel__or_empty(amd ? h->vendors->amd_version : s->version);
+    d = accel__or_empty(amd ? h->vendors->amd_driver : s->driver);
+  }
+  *version = strdup(v);
+  *driver = strdup(d);
+  pthread_mutex_unlock(&h->lock);
+  if (status == ACCEL_OK && *version && *driver) return ACCEL_OK;
+  free(*version);
+  free(*driver);
+  *version = *driver = NULL;
+  return status == ACCEL_OK ? accel__no_memory(0) : status;
 }

@@ -486,5 +486,49 @@ class Media(unittest.TestCase):
             accel.preprocess(detr, images=[b"\x89PNG\r\n\x1a\nbut no picture"])
 
 
+class Devices(unittest.TestCase):
+    def test_the_cpu_in_hand(self):
+        device = accel.get_device("cpu")
+        self.assertIs(accel.get_device("cpu"), device)
+        self.assertEqual((device.name, accel.get_device_type("cpu")), ("cpu", "cpu"))
+        self.assertIn("memory total", device.describe())
+        self.assertTrue(accel.is_half_precision_available("cpu"))
+        self.assertGreater(accel.memory_summary("cpu").total, 0)
+        self.assertEqual(accel.runtime_version("cpu"), ("", ""))
+        with self.assertRaises(accel.ArgumentError):
+            accel.runtime_version("abacus")
+
+    def test_what_is_not_there_says_why(self):
+        for name, found in (("rocm", accel.is_rocm_available()), ("cuda", accel.is_cuda_available())):
+            if not found:
+                with self.assertRaises(accel.DeviceUnavailableError) as caught:
+                    accel.get_device(name)
+                self.assertGreater(len(caught.exception.message), 20)
+        self.assertTrue(accel.rocm_version() is None or accel.rocm_version())
+
+    def test_tensors_there_and_back(self):
+        kept = accel.to_device([[1.0, 2.0], [3.0, 4.0]], "cpu")
+        self.assertEqual(kept.shape, (2, 2))
+        near(self, kept.to_host(), [[1.0, 2.0], [3.0, 4.0]])
+        before = accel.memory_summary("cpu")
+        self.assertGreaterEqual(before.tensor_bytes, 16)
+        stream = accel.get_device_stream("cpu")
+        later = stream.to_device(bytearray(range(7)))
+        stream.synchronize()
+        self.assertEqual(later.cpu().tolist(), list(range(7)))
+        kept.close()
+        later.close()
+        with self.assertRaises(ValueError):
+            kept.to_host()
+        self.assertEqual(accel.memory_summary("cpu").tensors, before.tensors - 1)
+
+    def test_scratch_comes_back(self):
+        with accel.Model(os.path.join(PIPELINES, "base"), device="cpu") as model:
+            model(input_ids=[[2, 5, 6, 3]])
+            self.assertGreater(accel.empty_cache("cpu"), 0)
+            self.assertEqual(accel.empty_cache("cpu"), 0)
+            accel.synchronize("cpu")
+
+
 if __name__ == "__main__":
     unittest.main()

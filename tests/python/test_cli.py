@@ -656,6 +656,15 @@ class Knowledge(Case):
         self.assertIn("libaccel_cpu.so", loud)
         self.assertIn("HIP_VISIBLE_DEVICES", loud)
 
+    def test_detect_one(self):
+        found = json.loads(run("detect", "cpu", "--json").stdout)
+        self.assertEqual((found["schema"], found["device"], found["type"], found["fp16"]), ("accel.device/1", "cpu", "cpu", True))
+        self.assertGreater(found["memory_total"], 0)
+        self.assertIn("memory total", run("detect", "cpu").stdout)
+        absent = run("detect", "qualcomm")
+        self.assertEqual((absent.returncode, absent.stdout), (4, ""))
+        self.assertIn("qualcomm", absent.stderr)
+
     def test_registry(self):
         models = self.good("registry")["models"]
         self.assertGreater(len(models), 40)

@@ -33,13 +33,13 @@ def verify(model, golden, device, architecture):
     return done.returncode, report, done.stderr
 
 
-def verify_all(device, precision, some=None):
+def verify_all(device, precision, some=None, timeout=300):
     """The reports of all goldens, or of some, in one process."""
     lines = [" ".join([os.path.join(MODELS, model), os.path.join(MODELS, model, golden), device, precision, *rest]) for model, golden, *rest in some or goldens()]
     with tempfile.NamedTemporaryFile("w", suffix=".list") as file:
         file.write("\n".join(lines) + "\n")
         file.flush()
-        done = subprocess.run([ACCEL, "verify", "--list", file.name, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300)
+        done = subprocess.run([ACCEL, "verify", "--list", file.name, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=timeout)
     reports = [json.loads(line) for line in done.stdout.splitlines() if line.strip()]
     assert len(reports) == len(lines), f"{len(reports)} reports for {len(lines)} goldens"
     return reports

@@ -107,7 +107,7 @@ static int32_t supports(uint32_t device, const accel_plugin_program *p, const ac
   (void)device, (void)error;
   for (uint32_t e = 0; e < p->n_entry; e++) {
     verdict[e].node = -1;
-    verdict[e].answer = strcmp(precision->name, "fp32") ? ACCEL_PLUGIN_NO : ACCEL_PLUGIN_NATIVE;
+    verdict[e].answer = strcmp(precision->name, "fp32") || p->n_entry > 1 ? ACCEL_PLUGIN_NO : ACCEL_PLUGIN_NATIVE;
     snprintf(verdict[e].why, sizeof verdict[e].why, "%s", verdict[e].answer ? "" : "the stub knows fp32 alone");
   }
   return ACCEL_PLUGIN_OK;

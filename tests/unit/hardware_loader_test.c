@@ -307,10 +307,66 @@ static void the_self_test_tells_right_from_wrong(void **state) {
   assert_int_equal(accel__selftest(&good, 0, "fp32", NULL, why, sizeof why), ACCEL__PROOF_PASS);
   assert_string_equal(why, "");
   assert_int_equal(accel__selftest(&good, 0, "bf16", NULL, why, sizeof why), ACCEL__PROOF_INCAPABLE);
-  assert_int_equal(accel__selftest(&good, 0, "int8", NULL, why, sizeof why), ACCEL__PROOF_UNKNOWN);
+  assert_int_equal(accel__selftest(&good, 0, "int8", NULL, why, sizeof why), ACCEL__PROOF_INCAPABLE);
+  assert_int_equal(accel__selftest(&good, 0, "int3", NULL, why, sizeof why), ACCEL__PROOF_UNKNOWN);
   assert_int_equal(accel__handshake(STUBS "/plugins/libaccel_liar.so", NULL, &liar, why, sizeof why), ACCEL__VERDICT_GOOD);
   assert_int_equal(accel__selftest(&liar, 0, "fp32", NULL, why, sizeof why), ACCEL__PROOF_WRONG);
   assert_has(why, "linear output["); /* the stub falsifies its last column */
+}
+
+static accel_status test_bent(const char *bent, const accel__cache *cache, char *why, size_t n) {
+  machine m = machine_new();
+  accel__hardware *h = NULL;
+  accel__choice choice;
+  accel__hardware_params params = {
+      .plugin_path = STUBS "/bent", .probe = ACCEL_TEST_BUILD "/libexec/accel/accel-probe", .root = m.root, .cache = cache};
+  setenv("STUB_BENT_PATH", ACCEL_TEST_PLUGINS "/libaccel_reference.so", 1);
+  setenv("STUB_BENT", bent, 1);
+  assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
+  assert_int_equal(accel__hardware_choose(h, "rocm", &choice), ACCEL_OK);
+  const accel_status status = accel__device_test(h, choice.device[0]);
+  snprintf(why, n, "%s", status == ACCEL_OK ? "" : accel__message());
+  accel__choice_free(&choice);
+  accel__hardware_destroy(&h);
+  machine_free(&m);
+  unsetenv("STUB_BENT");
+  return status;
+}
+
+/* One kernel that is off by a hundredth in one element is found, whichever it is, and named. */
+static void a_wrong_kernel_is_found(void **state) {
+  static const char *const kernels[] = {"attention.plain",      "rope.half",      "conv.rows_causal", "moe.plain",
+                                        "matmul.trans_b_scale", "norm.rms_gemma", "gather.rows"};
+  char why[512];
+  (void)state;
+  assert_int_equal(test_bent("", NULL, why, sizeof why), ACCEL_OK);
+  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+    assert_int_equal(test_bent(kernels[i], NULL, why, sizeof why), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+    assert_has(why, "computes wrong numbers");
+    assert_has(why, kernels[i]);
+  }
+  assert_int_equal(test_bent("init", NULL, why, sizeof why), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+  assert_has(why, "error 209");
+}
+
+/* A verdict is kept between contexts: with the kernel mended (or broken) behind its back nothing changes until the plugin,
+ * the driver or the hour does. */
+static void verdicts_are_kept(void **state) {
+  machine m = machine_new();
+  char directory[256], why[512];
+  uint32_t n;
+  (void)state;
+  snprintf(directory, sizeof directory, "%s/cache", m.root);
+  const accel__cache cache = {.directory = directory};
+  assert_int_equal(test_bent("rope.half", &cache, why, sizeof why), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+  assert_int_equal(test_bent("", &cache, why, sizeof why), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+  assert_has(why, "rope.half");
+  assert_has(why, "tried again after an hour");
+  assert_int_equal(accel__cache_prune(&cache, 0, &n, NULL), ACCEL_OK);
+  assert_int_equal(n, 1);
+  assert_int_equal(test_bent("", &cache, why, sizeof why), ACCEL_OK);
+  assert_int_equal(test_bent("rope.half", &cache, why, sizeof why), ACCEL_OK); /* it passed, and nothing has changed */
+  machine_free(&m);
 }
 
 static void text_of_drivers_is_cleaned(void **state) {
@@ -422,6 +478,8 @@ int main(void) {
       cmocka_unit_test(refused_memory_is_an_error),
       cmocka_unit_test(tables_are_negotiated),
       cmocka_unit_test(the_self_test_tells_right_from_wrong),
+      cmocka_unit_test(a_wrong_kernel_is_found),
+      cmocka_unit_test(verdicts_are_kept),
       cmocka_unit_test(text_of_drivers_is_cleaned),
       cmocka_unit_test(spawning_reports_what_happened),
       cmocka_unit_test(threads_may_share_it),

@@ -163,6 +163,44 @@ static void test_too_much_memory_is_an_error(void **state) {
 
 /* ---- the driver refuses ---- */
 
+/* One run over a buffer that stays: an update of `value` and `times` additions. */
+static float run_over(gpu_device *d, gpu_buffer *buffer, float value, int times) {
+  const gpu_binding head = {buffer, 0, 4};
+  gpu_stream *s = NULL;
+  float got = 0;
+  assert_int_equal(vlk_begin(d, NULL, &s, &error), ACCEL_PLUGIN_OK);
+  assert_int_equal(vlk_update(s, &head, &value, &error), ACCEL_PLUGIN_OK);
+  assert_int_equal(add_ones(d, s, buffer, times), ACCEL_PLUGIN_OK);
+  assert_int_equal(vlk_end(s, false, NULL, &error), ACCEL_PLUGIN_OK);
+  assert_int_equal(vlk_read(d, &got, &head, &error), ACCEL_PLUGIN_OK);
+  return got;
+}
+
+/* The same commands are recorded once, with other numbers too; other commands, and those over a new buffer that may have
+ * got an old one's handle, are recorded. */
+static void test_the_same_commands_are_submitted_again(void **state) {
+  (void)state;
+  gpu_device *d = open_device();
+  gpu_buffer *buffer = NULL;
+  assert_int_equal(vlk_alloc(d, 4 * N, false, &buffer, NULL, &error), ACCEL_PLUGIN_OK);
+  assert_true(run_over(d, buffer, 1, 40) == 41);
+  const unsigned long long before = atomic_load(&d->replayed);
+  assert_true(run_over(d, buffer, 1, 40) == 41);
+  assert_true(run_over(d, buffer, 7, 40) == 47);
+  assert_true(atomic_load(&d->replayed) >= before + 2);
+  const unsigned long long then = atomic_load(&d->replayed);
+  assert_true(run_over(d, buffer, 7, 39) == 46);
+  assert_true(atomic_load(&d->replayed) == then);
+  assert_true(run_over(d, buffer, 8, 39) == 47);
+  assert_true(atomic_load(&d->replayed) == then + 1);
+  vlk_release(d, buffer);
+  assert_int_equal(vlk_alloc(d, 4 * N, false, &buffer, NULL, &error), ACCEL_PLUGIN_OK);
+  assert_true(run_over(d, buffer, 8, 39) == 47);
+  assert_true(atomic_load(&d->replayed) == then + 1);
+  vlk_release(d, buffer);
+  vlk_close(d);
+}
+
 static VkResult refuse(void) { return VK_ERROR_OUT_OF_DEVICE_MEMORY; }
 static VkResult lose(void) { return VK_ERROR_DEVICE_LOST; }
 static VkResult sleep_on(void) { return VK_TIMEOUT; }
@@ -192,6 +230,7 @@ static void forget(gpu_device *d) {
 static void test_each_call_refused_in_turn(void **state) {
   (void)state;
   gpu_device *d = open_device();
+  forget(d);
   assert_int_equal(scenario(d, 1), ACCEL_PLUGIN_OK);
   const unsigned long long before = atomic_load(&d->allocated);
   REFUSE(CreateBuffer);
@@ -313,6 +352,7 @@ static void test_pipelines_are_cached_on_disk(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_long_runs_keep_their_order),
+      cmocka_unit_test(test_the_same_commands_are_submitted_again),
       cmocka_unit_test(test_threads_share_a_device),
       cmocka_unit_test(test_copies_without_shared_memory),
       cmocka_unit_test(test_too_much_memory_is_an_error),

@@ -21,6 +21,7 @@
 #define AS_INT(x)       as_int(x)
 #define MAD(a, b, c) mad(a, b, c)
 #define UNROLL
+#define EXACT
 #define MIN_AT(n, i, v) minimum_at(AT(n, i), v)
 #include "half.h"
 #include "group.h"

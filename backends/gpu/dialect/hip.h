@@ -20,6 +20,7 @@
 #define AS_INT(x)       accel_as_int(x)
 #define MAD(a, b, c)    __fmaf_rn(a, b, c)
 #define UNROLL          _Pragma("unroll")
+#define EXACT
 #define MIN_AT(n, i, v) atomicMin(&n[i], v)
 #define GPU_HAS_HALF    1
 #define HALF_LO(u)      accel_half((u)&0xffffu)

@@ -20,6 +20,7 @@
 #define AS_INT(x) as_int(x)
 #define MAD(a, b, c) fma(a, b, c)
 #define UNROLL _Pragma("unroll")
+#define EXACT
 #define MIN_AT(n, i, v) atomic_min(&n[i], v)
 #include "half.h"
 #include "group.h"

@@ -20,6 +20,7 @@
 #define AS_INT(x)       gpu_as_int(x)
 #define MAD(a, b, c)    ((a) * (b) + (c))
 #define UNROLL          [[unroll]]
+#define EXACT           precise
 #define MIN_AT(n, i, v) atomicMin(AT(n, i), v)
 #define fabs            abs
 #define fmin            min

@@ -32,10 +32,11 @@ FUNCTION float gpu_softplus(float x) {
   return fmax(x, 0.0f) + (e < 0.0001f ? e : log(1.0f + e));
 }
 
-/* sin(x + quarters pi/2).  x is reduced by pi/2 in four parts: exact to float rounding for |x| up to about 1e5. */
+/* sin(x + quarters pi/2).  x is reduced by pi/2 in four parts: exact to float rounding for |x| up to about 1e5, as long as
+ * nobody adds the parts up first. */
 FUNCTION float gpu_sin_quarter(float x, int quarters) {
   float k = floor(x * 0.63661977f + 0.5f);
-  float r = MAD(k, -1.5703125f, x);
+  EXACT float r = MAD(k, -1.5703125f, x);
   r = MAD(k, -0.00048351287841796875f, r);
   r = MAD(k, -3.1385570764541626e-07f, r);
   r = MAD(k, -6.077100506506192e-11f, r);

@@ -2,7 +2,7 @@
  *
  *   accel-probe vendor hip|hsa|cuda|opencl|vulkan|openvino|qualcomm|webgpu
  *   accel-probe plugin PATH
- *   accel-probe test PATH INDEX PRECISION
+ *   accel-probe test PATH INDEX PRECISION [ops]
  *
  * Prints lines "# stage" as it goes and one JSON object at the end.  Exit 0 when the object was printed, 2 on wrong
  * arguments. Meant to be run by libaccel; running it by hand is safe and shows the raw answers.
@@ -147,15 +147,15 @@ int main(int argc, char **argv) {
   } else if (argc == 3 && !strcmp(argv[1], "plugin")) {
     probe_plugin(argv[2], &json);
     code = 0;
-  } else if (argc == 5 && !strcmp(argv[1], "test")) {
-    probe_plugin_test(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], &json);
+  } else if ((argc == 5 || (argc == 6 && !strcmp(argv[5], "ops"))) && !strcmp(argv[1], "test")) {
+    probe_plugin_test(argv[2], (uint32_t)strtoul(argv[3], NULL, 10), argv[4], argc == 6, &json);
     code = 0;
   }
   if (code == 2) {
     fprintf(stderr,
             "usage: accel-probe vendor hip|hsa|cuda|opencl|vulkan|openvino|qualcomm|webgpu\n"
             "       accel-probe plugin PATH\n"
-            "       accel-probe test PATH INDEX PRECISION\n");
+            "       accel-probe test PATH INDEX PRECISION [ops]\n");
   } else if (json.failed) {
     code = 1;
   } else {

@@ -73,7 +73,7 @@ void probe_plugin(const char *path, accel__buffer *b) {
   accel__buffer_text(b, "]}\n");
 }
 
-void probe_plugin_test(const char *path, uint32_t index, const char *precision, accel__buffer *b) {
+void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops, accel__buffer *b) {
   static accel_plugin_device devices[ACCEL__MAX_DEVICES];
   accel_plugin_host host = quiet_host();
   accel_plugin plugin;
@@ -89,6 +89,10 @@ void probe_plugin_test(const char *path, uint32_t index, const char *precision, 
   } else if (good) {
     probe_stage("running the self-test");
     proof = accel__selftest(&plugin, index, precision, &host, why, sizeof why);
+    if (ops && proof == ACCEL__PROOF_PASS) {
+      probe_stage("running the self-test of every op");
+      proof = accel__selftest_ops(&plugin, index, &host, why, sizeof why);
+    }
   }
   accel__buffer_printf(b, "{\"proof\":%d,", (int)proof);
   char clean[512];

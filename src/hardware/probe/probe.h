@@ -40,9 +40,9 @@ void probe_openvino(probe_report *r);
 void probe_qualcomm(probe_report *r);
 void probe_webgpu(probe_report *r);
 
-/* Plugins: `accel-probe plugin PATH` and `accel-probe test PATH INDEX PRECISION`. */
+/* Plugins: `accel-probe plugin PATH` and `accel-probe test PATH INDEX PRECISION [ops]`. */
 void probe_plugin(const char *path, accel__buffer *json);
-void probe_plugin_test(const char *path, uint32_t index, const char *precision, accel__buffer *json);
+void probe_plugin_test(const char *path, uint32_t index, const char *precision, bool ops, accel__buffer *json);
 
 /* Tells the library what is about to happen, so that a crash or hang has a place. */
 void probe_stage(const char *what);

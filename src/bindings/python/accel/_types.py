@@ -34,6 +34,10 @@ accel_device_info = _struct(
     ("usable", i32), ("is_amd", i32), ("reason", text), ("remedy", text), ("memory_total", u64), ("memory_free", u64))
 accel_devices = _struct("accel_devices", ("n", u32), ("item", C.POINTER(accel_device_info)))
 
+accel_memory_summary = _struct(
+    "accel_memory_summary", ("size", u32), ("reserved", u32), ("total", u64), ("free", u64), ("budget", u64), ("shared_with_host", u64),
+    ("tensors", u64), ("tensor_bytes", u64), ("endpoints", u64))
+
 accel_registry_filter = _struct("accel_registry_filter", ("size", u32), ("family", text), ("hardware", text), ("precision", text), ("text", text))
 
 accel_test_record = _struct(

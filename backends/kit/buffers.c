@@ -1,0 +1,23 @@
+/* buffers.c - buffer_alloc, buffer_free and buffer_copy of plugins that compute in host memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kit/kit.h"
+
+int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
+  (void)device;
+  *out = n < SIZE_MAX ? malloc((size_t)n + 1) : NULL;
+  return *out ? ACCEL_PLUGIN_OK : kit_no_memory(error, n);
+}
+
+void kit_buffer_free(uint32_t device, void *buffer) {
+  (void)device;
+  free(buffer);
+}
+
+int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,
+                        int32_t to_device, accel_plugin_error *error) {
+  (void)device, (void)to_device, (void)error;
+  memcpy((char *)dst + dst_offset, (const char *)src + src_offset, (size_t)n);
+  return ACCEL_PLUGIN_OK;
+}
