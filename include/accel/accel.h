@@ -525,20 +525,51 @@ ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const acc
 
 typedef struct accel_transcribe_params {
   uint32_t size;
-  const char *timestamps; /* NULL: none; "char" or "word": chunks with their times */
+  const char *timestamps; /* NULL: none; chunks with their times: "char" or "word" (CTC), "segment" (Whisper), "auto" (words, or segments) */
+  double chunk_length;    /* seconds of the overlapping windows that sounds are cut into; 0: sounds stay whole, and Whisper goes through long ones */
+  double stride_left, stride_right; /* from end of segment to end of segment.  Overlaps of windows; NAN: a sixth of chunk_length */
+  /* Whisper, as its generate takes them; what is not set is as generation_config.json says */
+  const char *language;      /* code or English name; NULL: detected */
+  const char *task;          /* "transcribe" or "translate" */
+  const char *prompt;        /* text of the kind that is expected: names, spelling */
+  int32_t prompt_all_segments; /* 1: in front of every segment (with condition_on_previous), not of the first alone */
+  int32_t condition_on_previous; /* 1: each segment is told what was said before; -1 not set */
+  const double *temperature; /* [n_temperature] tried in turn while a segment looks bad; none: 0, which is greedy (or beams) */
+  uint32_t n_temperature;
+  double compression_ratio_threshold; /* NAN not set.  Above it a segment looks bad, */
+  double logprob_threshold;           /* below it, too; */
+  double no_speech_threshold;         /* above this and below logprob_threshold it is silence, and left out */
+  const struct accel_generate_params *generate; /* NULL, or limits, beams and seed of the generation */
 } accel_transcribe_params;
 typedef struct accel_chunk {
   const char *text;
-  double start, end; /* seconds */
+  double start, end; /* seconds; NAN: no timestamp tells */
 } accel_chunk;
+/* What Whisper said in one go, between two timestamps. */
+typedef struct accel_speech_segment {
+  double start, end; /* seconds of the sound */
+  const char *text;
+  uint32_t n;
+  const int32_t *ids;           /* [n] timestamps included */
+  double temperature;           /* it was generated at */
+  double logprob, compression_ratio, no_speech; /* mean log probability ...; NAN: no threshold asked for it */
+} accel_speech_segment;
 typedef struct accel_transcripts {
   uint32_t n;                       /* sounds */
   const char *const *text;          /* [n] */
   const uint32_t *count;            /* [n] */
-  const accel_chunk *const *chunk;  /* [n][count[i]] */
+  const accel_chunk *const *chunk;  /* [n][count[i]] as the pipeline gives them */
+  /* of Whisper; [n], and NULL or 0 for others */
+  const char *const *language;      /* code; NULL: the model knows one only */
+  const uint32_t *segments;
+  const accel_speech_segment *const *segment; /* [n][segments[i]]; none of sounds cut into windows */
+  const uint32_t *n_ids;
+  const int32_t *const *ids;        /* [n][n_ids[i]] what generate returns: no first tokens, no end of text */
+  const double *seconds;            /* [n] of the sounds themselves; of every model */
 } accel_transcripts;
 ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
-/* Pipeline automatic-speech-recognition for models with a CTC head (Wav2Vec2, HuBERT): the best label of each frame. */
+/* Pipeline automatic-speech-recognition: Whisper, and models with a CTC head (Wav2Vec2, HuBERT: the best label of each frame).  Sounds may
+ * be of any length; a result does not depend on the other sounds of the call. */
 ACCEL_API accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n, const accel_transcribe_params *params,
                                         accel_transcripts **out);
 ACCEL_API void accel_transcripts_free(accel_transcripts **transcripts);

@@ -1,4 +1,5 @@
 /* media.c - pictures and sounds: argument checks, then tasks/. */
+#include <math.h>
 #include <string.h>
 
 #include "api/check.h"
@@ -80,7 +81,13 @@ accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *i
 }
 
 accel_transcribe_params accel_transcribe_params_default(void) {
-  return (accel_transcribe_params){.size = sizeof(accel_transcribe_params)};
+  return (accel_transcribe_params){.size = sizeof(accel_transcribe_params),
+                                   .stride_left = NAN,
+                                   .stride_right = NAN,
+                                   .condition_on_previous = -1,
+                                   .compression_ratio_threshold = NAN,
+                                   .logprob_threshold = NAN,
+                                   .no_speech_threshold = NAN};
 }
 
 accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
@@ -90,9 +97,15 @@ accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sound
   API_NEED(endpoint);
   accel_transcribe_params mine = accel_transcribe_params_default();
   API_PARAMS(mine, params);
-  if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word"))
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: timestamps is '%s'; it must be NULL, \"char\" or \"word\"", __func__,
+  if (mine.timestamps && strcmp(mine.timestamps, "char") && strcmp(mine.timestamps, "word") &&
+      strcmp(mine.timestamps, "segment") && strcmp(mine.timestamps, "auto"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: timestamps is '%s'; it must be NULL, \"char\", \"word\", \"segment\" or \"auto\"", __func__,
                        mine.timestamps);
+  if (!(mine.chunk_length >= 0 && mine.chunk_length <= 3600) || mine.stride_left < 0 || mine.stride_right < 0)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: chunk_length is %g, strides are %g and %g; seconds, at most 3600",
+                       __func__, mine.chunk_length, mine.stride_left, mine.stride_right);
+  if (mine.n_temperature) API_NEED(mine.temperature);
   ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
   return accel__transcribe(endpoint, sounds, n, &mine, out);
 }

@@ -169,6 +169,8 @@ int cmd_bench(cli_run *run) {
   uint32_t *lengths = NULL;
   if (!params.batch) params.batch = 1;
   bool generates = run->value[OPT_TASK] && strcmp(run->value[OPT_TASK], "generate") == 0;
+  if (run->value[OPT_TASK] && !generates && strcmp(run->value[OPT_TASK], "encode") != 0)
+    return cli_usage(run, "--task: encode or generate, not %s", run->value[OPT_TASK]);
   if (!generates && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate");
   if (generates && run->value[OPT_OUTPUTS]) return cli_usage(run, "--outputs does not go with --task generate");
   if (generates) params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
