@@ -12,6 +12,7 @@ from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._pictures import Segmentation, segment_images
+from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
 
@@ -284,19 +285,12 @@ class Model:
         """What each pixel of each picture (a path, or the bytes of a file) shows."""
         return segment_images(self.handle, images)
 
-    def transcribe(self, sounds: Sequence[Media], timestamps: Optional[str] = None) -> List[Dict[str, Any]]:
-        """{"text"} for each sound (a path, or the bytes of a file); with timestamps "char" or "word" also "chunks":
-        [{"text", "timestamp": (start, end)}, ...] in seconds."""
-        how, media, keep, pointer = lib.accel_transcribe_params_default(), media_array(sounds), encode(timestamps), C.POINTER(T.accel_transcripts)()
-        how.timestamps = keep
-        check(lib.accel_transcribe(self.handle, media, len(sounds), C.byref(how), C.byref(pointer)))
-        found, result = pointer.contents, []
-        for i in range(found.n):
-            result.append({"text": decode(found.text[i])})
-            if timestamps:
-                result[-1]["chunks"] = [{"text": decode(c.text), "timestamp": (c.start, c.end)} for c in (found.chunk[i][k] for k in range(found.count[i]))]
-        lib.accel_transcripts_free(C.byref(pointer))
-        return result
+    def transcribe(self, sounds: Sequence[Any], timestamps: Optional[str] = None, **options: Any) -> List[Dict[str, Any]]:
+        """{"text", "seconds"} for each sound: a path, the bytes of a file, an array of samples (16000 a second), or {"raw": array, "sampling_rate": n}.
+        With timestamps ("char", "word", "segment" or "auto") also "chunks": [{"text", "timestamp": (start, end)}, ...] in seconds.  Whisper adds "language",
+        "ids" and "segments".  options: chunk_length and stride in seconds; for Whisper language, task, prompt, temperature (a number, or several to fall
+        back on), compression_ratio_threshold, logprob_threshold, no_speech_threshold, condition_on_prev_tokens, prompt_condition_type; others as in generate."""
+        return transcribe(self.handle, sounds, timestamps, options)
 
     def token_labels(self, texts: Sequence[str], aggregation: str = "none", ignore_labels: Optional[Iterable[str]] = None,
                      stride: int = 0) -> List[List[Dict[str, Any]]]:

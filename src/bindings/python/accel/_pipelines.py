@@ -235,13 +235,22 @@ class ImageSegmentationPipeline(Pipeline):
 
 
 class AutomaticSpeechRecognitionPipeline(Pipeline):
-    """{"text"} for a sound, a list of them for several; with return_timestamps "char" or "word" also "chunks"."""
+    """{"text"} for a sound (a path, a file's bytes, samples, or {"raw", "sampling_rate"}), a list of them for several.  With return_timestamps also
+    "chunks": "char" or "word" (CTC), True (Whisper: segments).  chunk_length_s and stride_length_s cut long sounds into overlapping windows;
+    generate_kwargs are those of Whisper's generate (Model.transcribe)."""
     task = "automatic-speech-recognition"
 
-    def __call__(self, inputs: Any, return_timestamps: Optional[str] = None) -> Any:
-        files, single = _files(inputs)
-        found = self.model.transcribe(files, return_timestamps or self.defaults.get("return_timestamps"))
-        return found[0] if single else found
+    def __call__(self, inputs: Any, return_timestamps: Any = None, chunk_length_s: Optional[float] = None, stride_length_s: Any = None,
+                 generate_kwargs: Optional[Dict[str, Any]] = None) -> Any:
+        several = isinstance(inputs, (list, tuple)) and not (inputs and isinstance(inputs[0], (int, float)))
+        sounds = [os.fspath(i) if isinstance(i, os.PathLike) else i for i in (inputs if several else [inputs])]
+        stamps = self.defaults.get("return_timestamps") if return_timestamps is None else return_timestamps
+        options = {**(self.defaults.get("generate_kwargs") or {}), **(generate_kwargs or {})}
+        options["chunk_length"] = chunk_length_s or self.defaults.get("chunk_length_s")
+        options["stride"] = self.defaults.get("stride_length_s") if stride_length_s is None else stride_length_s
+        found = self.model.transcribe(sounds, "segment" if stamps is True else stamps or None, **options)
+        found = [{k: r[k] for k in ("text", "chunks") if k in r} for r in found]
+        return found if several else found[0]
 
 
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (

@@ -73,10 +73,7 @@ accel_media = _struct("accel_media", ("name", text), ("data", C.c_void_p), ("n",
 accel_preprocess_params = _struct(
     "accel_preprocess_params", ("size", u32), ("images", C.POINTER(accel_media)), ("sounds", C.POINTER(accel_media)), ("n_images", u32),
     ("n_sounds", u32), ("pillow", C.c_int32), ("seed", C.c_uint64))
-accel_transcribe_params = _struct("accel_transcribe_params", ("size", u32), ("timestamps", text))
 accel_chunk = _struct("accel_chunk", ("text", text), ("start", f64), ("end", f64))
-accel_transcripts = _struct(
-    "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))))
 accel_detection = _struct(
     "accel_detection", ("score", f64), ("id", i64), ("label", text), ("xmin", C.c_float), ("ymin", C.c_float), ("xmax", C.c_float), ("ymax", C.c_float))
 accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold", f64))
@@ -116,6 +113,17 @@ accel_generate_params = _struct(
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special", u32), ("no_special", u32), ("told", TokenFunction),
     ("told_user", C.c_void_p))
+accel_transcribe_params = _struct(
+    "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
+    ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
+    ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)))
+accel_speech_segment = _struct(
+    "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
+    ("compression_ratio", f64), ("no_speech", f64))
+accel_transcripts = _struct(
+    "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))),
+    ("language", C.POINTER(text)), ("segments", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_speech_segment))), ("n_ids", C.POINTER(u32)),
+    ("ids", C.POINTER(C.POINTER(i32))), ("seconds", C.POINTER(f64)))
 accel_generation = _struct(
     "accel_generation", ("prompt", u32), ("sequence", u32), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("finish", text), ("score", f64),
     ("logprob", C.POINTER(C.c_float)), ("alternatives", u32), ("alternative", C.POINTER(accel_token_logprob)), ("prompt_tokens", u32),
