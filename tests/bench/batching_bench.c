@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "accel/accel.h"
 
 enum { MOST = 64, MAX_ROUNDS = 32 };
@@ -34,18 +34,6 @@ typedef struct listener {
   uint32_t number;
 } listener;
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-static double median(double *x, uint32_t n) {
-  qsort(x, n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 static void must(accel_status status, const char *what) {
   if (status == ACCEL_OK) return;
   fprintf(stderr, "%s: %s\n", what, accel_last_error());

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "core/threads.h"
 #include "cpu_encoder.h"
 #include "fma_peak.h"
@@ -25,12 +25,6 @@ typedef struct model {
   float *values; /* of every weight */
   accel__pool *pool;
 } model;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the host ---- */
 
@@ -59,10 +53,6 @@ static const workload workloads[] = {
     {"bert-b8-s128", 768, 3072, 12, 12, 8, 128},    {"minilm-b1-s16", 384, 1536, 12, 6, 1, 16},
     {"minilm-b32-s128", 384, 1536, 12, 6, 32, 128}, {"ragged", 384, 1536, 12, 6, 32, 0},
 };
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
 
 /* Vectors that the plugin uses: what ACCEL_ISA names, else the widest. */
 static int vector_bits(void) {

@@ -11,29 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "bench.h"
 #include "fma_peak.h"
 #include "kernels/kernels.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 48 << 20 };
 static const double SECONDS = 0.05; /* of one measurement */
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-static double median(double *x, int n) {
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
-static double peak(cpu_isa isa) { return fma_peak(isa >= CPU_ISA_AVX512 ? 512 : isa >= CPU_ISA_AVX2 ? 256 : 128); }
 
 /* ---- OpenBLAS, when it is installed ---- */
 
@@ -49,36 +33,15 @@ static sgemm_fn *open_blas(void) {
 
 /* ---- one shape ---- */
 
-typedef struct shape {
-  const char *name;
-  int64_t m, n, k;
-  int act;
-} shape;
-
 static const shape shapes[] = {
-    {"bert b1 s128 q", 128, 768, 768, 0},
-    {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
-    {"bert b1 s128 ffn2", 128, 768, 3072, 0},
-    {"bert b8 s128 q", 1024, 768, 768, 0},
-    {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
-    {"bert b8 s128 ffn2", 1024, 768, 3072, 0},
-    {"minilm b1 s16 q", 16, 384, 384, 0},
-    {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
-    {"minilm b1 s16 ffn2", 16, 384, 1536, 0},
-    {"minilm b32 s128 q", 4096, 384, 384, 0},
-    {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
-    {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
+    BENCH_ENCODER_SHAPES,
     {"one row", 1, 768, 768, 0},
     {"four rows", 4, 768, 768, 0},
     {"seven rows", 7, 768, 768, 0},
 };
 
-static float *huge(int64_t n) {
-  size_t unit = 2 << 20, bytes = ((size_t)n * sizeof(float) + unit - 1) / unit * unit;
-  float *p = aligned_alloc(unit, bytes);
-#if defined(MADV_HUGEPAGE)
-  if (p) (void)madvise(p, bytes, MADV_HUGEPAGE);
-#endif
+static float *numbers(int64_t n) {
+  float *p = huge((size_t)n * sizeof(float));
   for (int64_t i = 0; p && i < n; i++) p[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   return p;
 }
@@ -86,8 +49,8 @@ static float *huge(int64_t n) {
 static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds) {
   const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols, size = panels * k->panel_cols * s->k;
   const int64_t copies = COPIES_BYTES / (size * (int64_t)sizeof(float)) + 1;
-  float *x = huge(s->m * s->k), *w = huge(s->n * s->k * copies), *packed = huge(size * copies), *y = huge(s->m * s->n),
-        *bias = calloc((size_t)s->n, sizeof *bias);
+  float *x = numbers(s->m * s->k), *w = numbers(s->n * s->k * copies), *packed = numbers(size * copies),
+        *y = numbers(s->m * s->n), *bias = calloc((size_t)s->n, sizeof *bias);
   if (!x || !w || !packed || !y || !bias) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t c = 0; c < copies; c++)
     for (int64_t n = 0; n < panels * k->panel_cols; n += k->vector) {
@@ -100,7 +63,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
   for (int r = 0; r < rounds; r++) {
     int64_t n = 0;
     double start = now();
-    top[r] = peak(k->isa);
+    top[r] = fma_peak(32 * (int)k->vector);
     for (start = now(); now() - start < SECONDS; n++) {
       cpu_gemm g = {.n = s->n,
                     .k = s->k,
@@ -115,7 +78,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
       k->linear[CPU_FORM_F32].run(&g, 0, s->m, 0, panels);
     }
     ours[r] = (double)n * flop / (now() - start);
-    top[r] = (top[r] + peak(k->isa)) / 2; /* before and after: the clock changes with what other cores do */
+    top[r] = (top[r] + fma_peak(32 * (int)k->vector)) / 2; /* before and after: the clock changes with what other cores do */
     share[r] = ours[r] / top[r];
     n = 0;
     for (start = now(); blas && now() - start < SECONDS; n++)
@@ -123,9 +86,9 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
            y, (int)s->n);
     theirs[r] = blas ? (double)n * flop / (now() - start) : 0;
   }
-  double a = median(ours, rounds), b = median(theirs, rounds), p = median(top, rounds);
+  double a = median(ours, (size_t)rounds), b = median(theirs, (size_t)rounds), p = median(top, (size_t)rounds);
   printf("%-7s %-22s %5lld x %5lld x %5lld  %7.1f GFLOP/s  %5.1f %% of %6.1f", cpu_isa_name(k->isa), s->name,
-         (long long)s->m, (long long)s->n, (long long)s->k, a, 100 * median(share, rounds), p);
+         (long long)s->m, (long long)s->n, (long long)s->k, a, 100 * median(share, (size_t)rounds), p);
   if (blas) printf("   OpenBLAS %7.1f (no bias, no activation), x %.2f", b, a / b);
   printf("\n");
   fflush(stdout);
@@ -142,14 +105,12 @@ int main(int argc, char **argv) {
   const char *only = NULL;
   shape given = {.name = "given"};
   for (int i = 1; i < argc; i++) {
-    long long m, n, k;
     if (!strcmp(argv[i], "--isa") && i + 1 < argc)
       only = argv[++i];
     else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && sscanf(argv[++i], "%lld,%lld,%lld", &m, &n, &k) == 3 && m > 0 &&
-             n > 0 && k > 0)
-      given = (shape){"given", m, n, k, 0};
+    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
+      continue;
     else
       return fprintf(stderr, "usage: cpu_gemm_bench [--isa NAME] [--rounds N] [--shape M,N,K]\n"), 2;
   }

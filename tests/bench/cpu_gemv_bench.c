@@ -14,27 +14,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "bench.h"
 #include "integer_weights.h"
 
 enum { MAX_ROUNDS = 32, MAX_THREADS = 64, MAX_ROWS = 4 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-static double median(double *x, int n) {
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /* ---- reading alone ---- */
 
@@ -173,7 +160,8 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
     rate[r] = bytes / threads_run(&model, threads, false) * 1e-9;
     cached[r] = cached_rate(&model) * 1e-9;
   }
-  double a = median(rate, rounds), b = median(reading, rounds), c = median(cached, rounds) * threads, bound = b < c ? b : c;
+  double a = median(rate, (size_t)rounds), b = median(reading, (size_t)rounds), c = median(cached, (size_t)rounds) * threads,
+         bound = b < c ? b : c;
   printf(
       "%-10s %-6s %d thread%s %lld row%s %5lld x %5lld %5.2f bits: %6.2f GB/s, %5.1f %% of %6.2f (reading %6.2f, "
       "instructions %6.2f)"

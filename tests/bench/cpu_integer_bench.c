@@ -9,29 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "bench.h"
 #include "integer_weights.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 48 << 20 };
 static const double SECONDS = 0.05; /* of one measurement */
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-static double median(double *x, int n) {
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
 
 /* ---- products on registers alone, twelve chains: Gop/s, two operations a product ---- */
 
@@ -93,25 +79,8 @@ static double peak(cpu_isa isa) {
 
 /* ---- one shape ---- */
 
-typedef struct shape {
-  const char *name;
-  int64_t m, n, k;
-  int act;
-} shape;
-
 static const shape shapes[] = {
-    {"bert b1 s128 q", 128, 768, 768, 0},
-    {"bert b1 s128 ffn1", 128, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
-    {"bert b1 s128 ffn2", 128, 768, 3072, 0},
-    {"bert b8 s128 q", 1024, 768, 768, 0},
-    {"bert b8 s128 ffn1", 1024, 3072, 768, ACCEL_PLUGIN_ACT_GELU},
-    {"bert b8 s128 ffn2", 1024, 768, 3072, 0},
-    {"minilm b1 s16 q", 16, 384, 384, 0},
-    {"minilm b1 s16 ffn1", 16, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
-    {"minilm b1 s16 ffn2", 16, 384, 1536, 0},
-    {"minilm b32 s128 q", 4096, 384, 384, 0},
-    {"minilm b32 s128 ffn1", 4096, 1536, 384, ACCEL_PLUGIN_ACT_GELU},
-    {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
+    BENCH_ENCODER_SHAPES,
 };
 
 static bool run(const shape *s, const cpu_kernels *kernels, const integer_format *format, int rounds) {
@@ -146,7 +115,7 @@ static bool run(const shape *s, const cpu_kernels *kernels, const integer_format
     }
     rate[r] = (double)n * 2e-9 * (double)s->m * (double)s->n * (double)s->k / (now() - start);
   }
-  double a = median(rate, rounds), p = median(top, rounds), c = median(converting, rounds);
+  double a = median(rate, (size_t)rounds), p = median(top, (size_t)rounds), c = median(converting, (size_t)rounds);
   printf("%-10s %-6s %-21s %5lld x %5lld x %5lld %7.1f Gop/s", cpu_isa_name(kernels->isa), format->name, s->name,
          (long long)s->m, (long long)s->n, (long long)s->k, a);
   if (p > 0) printf("  %5.1f %% of %6.1f", 100 * a / p, p);
@@ -167,16 +136,14 @@ int main(int argc, char **argv) {
   const char *isa = NULL, *format = NULL;
   shape given = {.name = "given"};
   for (int i = 1; i < argc; i++) {
-    long long m, n, k;
     if (!strcmp(argv[i], "--isa") && i + 1 < argc)
       isa = argv[++i];
     else if (!strcmp(argv[i], "--format") && i + 1 < argc)
       format = argv[++i];
     else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && sscanf(argv[++i], "%lld,%lld,%lld", &m, &n, &k) == 3 && m > 0 &&
-             n > 0 && k > 0)
-      given = (shape){"given", m, n, k, 0};
+    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
+      continue;
     else
       return fprintf(stderr, "usage: cpu_integer_bench [--isa NAME] [--rounds N] [--shape M,N,K] [--format NAME]\n"), 2;
   }

@@ -10,77 +10,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "bench.h"
+#include "fma_peak.h"
 #include "pack.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 192 << 20, READ_BYTES = 256 << 20 };
 static const double SECONDS = 0.02; /* of one measurement */
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-static double median(double *x, int n) {
-  qsort(x, (size_t)n, sizeof *x, ascending);
-  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
-}
-
-static void *huge(size_t bytes) {
-  size_t unit = 2 << 20;
-  bytes = (bytes + unit - 1) / unit * unit;
-  void *p = aligned_alloc(unit, bytes);
-#if defined(MADV_HUGEPAGE)
-  if (p) (void)madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-  return p;
-}
-
 /* ---- the two limits: register-only multiply-adds (GFLOP/s) and reading (GB/s) ---- */
-
-static volatile float sink = 0.999f;
-enum { PEAK_STEPS = 400000 };
-
-#define PEAK(name, features, vector, set, fma)                                       \
-  features static double name(void) {                                                \
-    vector x[10], a = set(sink), b = set(1e-3f);                                     \
-    for (int i = 0; i < 10; i++) x[i] = set((float)i);                               \
-    double start = now();                                                            \
-    for (int k = 0; k < PEAK_STEPS; k++) {                                           \
-      _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) x[i] = fma(x[i], a, b);  \
-    }                                                                                \
-    double seconds = now() - start;                                                  \
-    float *out = (float *)x;                                                         \
-    for (size_t i = 0; i < sizeof x / (sizeof(float)); i++) sink += 0 * out[i];      \
-    return 2.0 * PEAK_STEPS * (double)(sizeof x / (sizeof(float))) / seconds * 1e-9; \
-  }
-
-typedef float v4 __attribute__((vector_size(16)));
-static inline v4 set4(float x) { return (v4){x, x, x, x}; }
-static inline v4 fma4(v4 a, v4 b, v4 c) { return a * b + c; }
-PEAK(peak_scalar, , v4, set4, fma4)
-#if defined(__x86_64__)
-PEAK(peak_avx2, __attribute__((target("avx2,fma"))), __m256, _mm256_set1_ps, _mm256_fmadd_ps)
-PEAK(peak_avx512, __attribute__((target("avx512f"))), __m512, _mm512_set1_ps, _mm512_fmadd_ps)
-#endif
-
-static double peak(cpu_isa isa) {
-#if defined(__x86_64__)
-  if (isa >= CPU_ISA_AVX512) return peak_avx512();
-  if (isa >= CPU_ISA_AVX2) return peak_avx2();
-#endif
-  (void)isa;
-  return peak_scalar();
-}
 
 /* Four streams of whole lines, asked for ahead as the kernels do. */
 static double read_rate(const char *data) {
@@ -100,25 +41,20 @@ static double read_rate(const char *data) {
 
 /* ---- one shape ---- */
 
-typedef struct shape {
-  const char *name;
-  int64_t m, n, k;
-} shape;
-
 static const shape shapes[] = {
-    {"one row", 1, 4096, 4096},
-    {"two rows", 2, 4096, 4096},
-    {"four rows", 4, 4096, 4096},
-    {"eight rows", 8, 4096, 4096},
-    {"one row, small", 1, 768, 768},
-    {"minilm b1 s16 ffn1", 16, 1536, 384},
-    {"minilm b1 s16 ffn2", 16, 384, 1536},
-    {"bert b1 s32 ffn1", 32, 3072, 768},
-    {"bert b1 s128 q", 128, 768, 768},
-    {"bert b1 s128 ffn1", 128, 3072, 768},
-    {"bert b1 s128 ffn2", 128, 768, 3072},
-    {"bert b8 s128 ffn1", 1024, 3072, 768},
-    {"minilm b32 s128 ffn2", 4096, 384, 1536},
+    {"one row", 1, 4096, 4096, 0},
+    {"two rows", 2, 4096, 4096, 0},
+    {"four rows", 4, 4096, 4096, 0},
+    {"eight rows", 8, 4096, 4096, 0},
+    {"one row, small", 1, 768, 768, 0},
+    {"minilm b1 s16 ffn1", 16, 1536, 384, 0},
+    {"minilm b1 s16 ffn2", 16, 384, 1536, 0},
+    {"bert b1 s32 ffn1", 32, 3072, 768, 0},
+    {"bert b1 s128 q", 128, 768, 768, 0},
+    {"bert b1 s128 ffn1", 128, 3072, 768, 0},
+    {"bert b1 s128 ffn2", 128, 768, 3072, 0},
+    {"bert b8 s128 ffn1", 1024, 3072, 768, 0},
+    {"minilm b32 s128 ffn2", 4096, 384, 1536, 0},
 };
 
 static const struct form {
@@ -197,7 +133,7 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
         !make_weights(s, &forms[f], k, &w[f]))
       return fprintf(stderr, "out of memory\n"), false;
   for (int r = 0; r < rounds; r++) {
-    top[r] = peak(k->isa);
+    top[r] = fma_peak(32 * (int)k->vector);
     read[r] = read_rate(data);
     for (int f = 0; f < FORMS; f++)
       if (w[f].panels) seconds[f][r] = time_of(s, &forms[f], k, &w[f], x, y);
@@ -206,12 +142,12 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
   for (int f = 0; f < FORMS; f++) {
     double quotient[MAX_ROUNDS];
     for (int r = 0; r < rounds; r++) quotient[r] = w[f].panels ? seconds[0][r] / seconds[f][r] : 0;
-    ratio[f] = median(quotient, rounds);
+    ratio[f] = median(quotient, (size_t)rounds);
   }
-  double p = median(top, rounds), b = median(read, rounds);
+  double p = median(top, (size_t)rounds), b = median(read, (size_t)rounds);
   for (int f = 0; f < FORMS; f++) {
     if (!w[f].panels) continue;
-    double t = median(seconds[f], rounds), rate = 2e-9 * (double)s->m * (double)s->n * (double)s->k / t,
+    double t = median(seconds[f], (size_t)rounds), rate = 2e-9 * (double)s->m * (double)s->n * (double)s->k / t,
            bytes = (double)(w[f].count * w[f].panel_bytes) / t * 1e-9;
     printf(
         "%-8s %-20s %4lld x %5lld x %5lld  %-5s %7.1f GFLOP/s, %5.1f %% of %6.1f; %5.1f GB/s, %5.1f %% of %5.1f; x %.2f of "
@@ -231,16 +167,14 @@ int main(int argc, char **argv) {
   const char *isa = NULL, *form = NULL;
   shape given = {.name = "given"};
   for (int i = 1; i < argc; i++) {
-    long long m, n, k;
     if (!strcmp(argv[i], "--isa") && i + 1 < argc)
       isa = argv[++i];
     else if (!strcmp(argv[i], "--form") && i + 1 < argc)
       form = argv[++i];
     else if (!strcmp(argv[i], "--rounds") && i + 1 < argc)
       rounds = atoi(argv[++i]);
-    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && sscanf(argv[++i], "%lld,%lld,%lld", &m, &n, &k) == 3 && m > 0 &&
-             n > 0 && k > 0)
-      given = (shape){"given", m, n, k};
+    else if (!strcmp(argv[i], "--shape") && i + 1 < argc && shape_parse(argv[++i], &given))
+      continue;
     else
       return fprintf(stderr, "usage: cpu_narrow_bench [--isa NAME] [--rounds N] [--form NAME] [--shape M,N,K]\n"), 2;
   }

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "core/threads.h"
 #include "kernels/kernels.h"
 #include "program/program.h"
@@ -46,12 +46,6 @@ typedef struct served {
   uint32_t n_in, n_out;
   double t[MOST];
 } served;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- cases ---- */
 
@@ -270,10 +264,6 @@ static void close_case(served *s) {
   free(s->format);
   accel__pool_destroy(&s->pool);
   accel__program_free(&s->program);
-}
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
 }
 
 /* Median milliseconds of a launch; negative when it fails. */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "kernels/kernels.h"
 
 enum { COLS = 768, ROWS = 64, N = COLS * ROWS, ROUNDS = 9, DIM = 64, KEYS = 128 };
@@ -13,12 +13,6 @@ static const double SECONDS = 0.02;
 
 static float *x, *y, *gamma_beta, *workspace;
 static int32_t position[ROWS];
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void norm(const cpu_kernels *k, int kind) {
   cpu_norm g = {.x = x,
@@ -109,10 +103,6 @@ static const struct {
     {"attention 128x64", attention, 0, 4.0 * KEYS *KEYS *DIM},
     {"attention causal", attention, 1, 4.0 * KEYS *KEYS *DIM},
 };
-
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
 
 static double measure(const cpu_kernels *k, size_t c) {
   int64_t n = 0;

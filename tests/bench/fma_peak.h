@@ -4,30 +4,25 @@
 #define ACCEL_TESTS_FMA_PEAK_H
 
 #include <stddef.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+#include "bench.h"
+
 static volatile float fma_peak_sink = 0.999f;
 enum { FMA_PEAK_STEPS = 400000 };
-
-static inline double fma_peak_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Ten chains: enough for two pipes of four cycles. */
 #define FMA_PEAK(name, features, vector, set, fma)                                       \
   features static double name(void) {                                                    \
     vector x[10], a = set(fma_peak_sink), b = set(1e-3f);                                \
     for (int i = 0; i < 10; i++) x[i] = set((float)i);                                   \
-    double start = fma_peak_now();                                                       \
+    double start = now();                                                                \
     for (int k = 0; k < FMA_PEAK_STEPS; k++) {                                           \
       _Pragma("GCC unroll 10") for (int i = 0; i < 10; i++) x[i] = fma(x[i], a, b);      \
     }                                                                                    \
-    double seconds = fma_peak_now() - start;                                             \
+    double seconds = now() - start;                                                      \
     float *out = (float *)x;                                                             \
     for (size_t i = 0; i < sizeof x / (sizeof(float)); i++) fma_peak_sink += 0 * out[i]; \
     return 2.0 * FMA_PEAK_STEPS * (double)(sizeof x / (sizeof(float))) / seconds * 1e-9; \

@@ -14,42 +14,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
 
+#include "bench.h"
 #include "core/threads.h"
 #include "formats/matrix.h"
 #include "pack.h"
 
 enum { MEGABYTES = 640, MAX_ROUNDS = 32, MAX_THREADS = 64, L2_BYTES = 512 << 10 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
 /* Of x[i], or of x[i] / by[i]: shares of what was measured next to it stand a machine that others use, too. */
-static double median(const double *x, const double *by, int n) {
+static double median_of(const double *x, const double *by, int n) {
   double sorted[MAX_ROUNDS];
   for (int i = 0; i < n; i++) sorted[i] = by ? x[i] / by[i] : x[i];
-  qsort(sorted, (size_t)n, sizeof *sorted, ascending);
-  return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+  return median(sorted, (size_t)n);
 }
-static void *huge(size_t bytes) {
-  const size_t unit = 2 << 20;
-  bytes = (bytes + unit - 1) / unit * unit;
-  void *p = aligned_alloc(unit, bytes);
-  if (!p) {
-    fprintf(stderr, "out of memory\n");
-    exit(1);
-  }
-#if defined(MADV_HUGEPAGE)
-  (void)madvise(p, bytes, MADV_HUGEPAGE);
-#endif
-  return p;
+static void *memory(size_t bytes) {
+  void *p = huge(bytes);
+  if (p) return p;
+  fprintf(stderr, "out of memory\n");
+  exit(1);
 }
 
 /* ---- reading alone ---- */
@@ -127,16 +110,16 @@ typedef struct weights {
 
 static bool weights_make(weights *w, const cpu_kernels *kernels, const struct format *f, int64_t n, int64_t k) {
   accel_matrix_bytes bytes = {0};
-  cpu_panel shape = {.form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
-  shape.cols = kernels->linear[shape.form].cols;
+  cpu_panel panel = {.form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
+  panel.cols = kernels->linear[panel.form].cols;
   *w =
-      (weights){.f = f, .kernel = &kernels->linear[shape.form], .n = n, .k = k, .panels = (n + shape.cols - 1) / shape.cols};
+      (weights){.f = f, .kernel = &kernels->linear[panel.form], .n = n, .k = k, .panels = (n + panel.cols - 1) / panel.cols};
   w->convert = kernels->convert[w->kernel->x];
-  w->panel_bytes = (int64_t)cpu_panel_bytes(&shape);
+  w->panel_bytes = (int64_t)cpu_panel_bytes(&panel);
   const int64_t one = w->panels * w->panel_bytes;
   w->copies = ((int64_t)MEGABYTES << 20) / one + 1;
   if (!w->kernel->run || !accel_matrix_sizes(&f->format, n, k, &bytes)) return false;
-  w->packed = huge((size_t)(one * w->copies));
+  w->packed = memory((size_t)(one * w->copies));
   uint8_t *data = malloc(bytes.data), *scale = malloc(bytes.scale + 1), *zero = malloc(bytes.zero + 1);
   const float outer = 1.0f;
   fill(f->format.store, data, bytes.data);
@@ -149,8 +132,8 @@ static bool weights_make(weights *w, const cpu_kernels *kernels, const struct fo
                        .k = k};
   for (int64_t p = 0; p < w->panels; p++) {
     cpu_column column[64] = {{0}};
-    for (int64_t c = 0; c < shape.cols && p * shape.cols + c < n; c++) column[c] = (cpu_column){&source, p * shape.cols + c};
-    cpu_panel_pack(&shape, column, w->packed + p * w->panel_bytes);
+    for (int64_t c = 0; c < panel.cols && p * panel.cols + c < n; c++) column[c] = (cpu_column){&source, p * panel.cols + c};
+    cpu_panel_pack(&panel, column, w->packed + p * w->panel_bytes);
   }
   for (int64_t c = 1; c < w->copies; c++) memcpy(w->packed + c * one, w->packed, (size_t)one);
   free(data);
@@ -387,17 +370,17 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
       for (int i = 0; i < 2; i++)
         if (has[i]) theirs[i][at] = peer_time(&peers[i], threads);
     }
-    const double bytes = (double)(w.panels * w.panel_bytes), seconds = median(ours, NULL, rounds);
+    const double bytes = (double)(w.panels * w.panel_bytes), seconds = median_of(ours, NULL, rounds);
     double rate[MAX_ROUNDS];
     for (int r = 0; r < rounds; r++) rate[r] = bytes / ours[r] * 1e-9;
     printf("%5lld x %-5lld %u thread%s %-8s %6.2f GB/s, %5.1f %% of %6.2f read; in L2 %6.2f GB/s a thread; %7.2f Gweights/s",
-           (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name, median(rate, NULL, rounds),
-           100 * median(rate, read, rounds), median(read, NULL, rounds), median(cached, NULL, rounds),
+           (long long)n, (long long)k, threads, threads > 1 ? "s" : " ", f->name, median_of(rate, NULL, rounds),
+           100 * median_of(rate, read, rounds), median_of(read, NULL, rounds), median_of(cached, NULL, rounds),
            (double)(n * k) / seconds * 1e-9);
     for (int i = 0; i < 2; i++) {
       if (!has[i]) continue;
-      double t = median(theirs[i], NULL, rounds);
-      printf("; x %.2f of %s%s (%.2f GB/s, cosine %.5f)", median(theirs[i], ours, rounds), f->peer, names[i],
+      double t = median_of(theirs[i], NULL, rounds);
+      printf("; x %.2f of %s%s (%.2f GB/s, cosine %.5f)", median_of(theirs[i], ours, rounds), f->peer, names[i],
              peers[i].bytes / t * 1e-9, peer_agrees(&peers[i], source, x, n, k));
     }
     printf("\n");

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
+#include "bench.h"
 #include "formats/matrix.h"
 #include "pack.h"
 
@@ -57,7 +57,6 @@ static bool integer_source(const accel_plugin_format *f, int64_t n, int64_t k, c
 /* Copies until `bytes` are filled, at least one, in huge pages where the system has them. */
 static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels, const integer_format *format, int64_t n,
                                  int64_t k, int64_t bytes) {
-  const size_t unit = 2 << 20;
   cpu_matrix source;
   void *part[4] = {0};
   *w = (integer_weights){.n = n};
@@ -68,10 +67,7 @@ static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
   w->panel_bytes = (int64_t)cpu_panel_bytes(&w->shape);
   const int64_t one = w->panels * w->panel_bytes;
   w->copies = bytes / one + 1;
-  w->packed = aligned_alloc(unit, ((size_t)(one * w->copies) + unit - 1) / unit * unit);
-#if defined(MADV_HUGEPAGE)
-  if (w->packed) (void)madvise(w->packed, (size_t)(one * w->copies), MADV_HUGEPAGE);
-#endif
+  w->packed = huge((size_t)(one * w->copies));
   bool done = w->packed && integer_source(&format->format, n, k, &source, part);
   for (int64_t p = 0; done && p < w->panels; p++) {
     cpu_column column[64];

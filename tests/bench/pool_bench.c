@@ -14,28 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "core/threads.h"
 #include "cpu_encoder.h"
 
 enum { VOCAB = 30522, MOST_RUNS = 1 << 16, MOST_THREADS = 64 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 static double cpu_seconds(void) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
-static int ascending(const void *a, const void *b) {
-  return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
-}
-
 /* ---- fork and join ---- */
 
 static void busy(void *arg, uint32_t index, uint32_t worker) {

@@ -9,23 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "bench.h"
 #include "core/json.h"
 #include "text/tokenizer.h"
 
 enum { PASSES_MAX = 1000 };
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
 
 static int fail(void) { return fprintf(stderr, "%s\n", accel__message()), 1; }
 
@@ -64,7 +53,7 @@ int main(int argc, char **argv) {
     if (pass(tokenizer, texts.root, &encoding, &bytes, &tokens, &checksum) != ACCEL_OK) return fail();
     rate[n++] = (double)bytes / (now() - start);
   }
-  qsort(rate, n, sizeof *rate, by_value);
+  qsort(rate, n, sizeof *rate, ascending);
   printf("{\"load_ms\": %.1f, \"mb_per_s\": %.3f, \"bytes\": %zu, \"tokens\": %zu, \"checksum\": %llu, \"passes\": %zu}\n",
          1e3 * load, 1e-6 * rate[n / 2], bytes, tokens, (unsigned long long)checksum, n);
   accel__encoding_free(&encoding);

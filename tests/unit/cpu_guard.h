@@ -57,7 +57,7 @@ static inline float *copy_of(const float *x, int64_t n) {
 static inline void check(const char *what, float got, double want, double bound) {
   if (isnan(want) && isnan(got)) return;
   if (!(fabs(got - want) <= bound) && got != want)
-    fail_msg("%s on %s: got %.9g, expected %.9g", what, cpu_isa_name(kernels.isa), got, want);
+    fail_msg("%s on %s: got %.9g, expected %.9g, bound %.3g", what, cpu_isa_name(kernels.isa), got, want, bound);
 }
 
 /* Runs the tests on every instruction set of this machine, with both kinds of guard. */

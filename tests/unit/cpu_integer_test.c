@@ -17,49 +17,7 @@
 
 #include "formats/matrix.h"
 #include "pack.h"
-
-static cpu_kernels kernels; /* of the ISA at hand */
-
-/* ---- operands ---- */
-
-static uint32_t seed;
-static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
-static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
-static int pick(int low, int high) { return low + (int)(next_random() >> 8) % (high - low + 1); }
-
-typedef struct guarded {
-  void *map;
-  size_t size;
-} guarded;
-static guarded live[64];
-static int n_live;
-
-/* Bytes that end at an unreadable page. */
-static void *guard(uint64_t bytes) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), body = (bytes + page - 1) / page * page;
-  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(map != MAP_FAILED && n_live < 64);
-  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
-  live[n_live++] = (guarded){map, body + page};
-  return map + body - bytes;
-}
-static void release(void) {
-  while (n_live > 0) {
-    n_live--;
-    munmap(live[n_live].map, live[n_live].size);
-  }
-}
-static float *filled(int64_t n) {
-  float *x = guard((uint64_t)n * 4);
-  for (int64_t i = 0; i < n; i++) x[i] = noise();
-  return x;
-}
-
-static void check(const char *what, float got, double want, double bound) {
-  if (isnan(want) && isnan(got)) return;
-  if (!(fabs(got - want) <= bound) && got != want)
-    fail_msg("%s on %s: got %.9g, expected %.9g, bound %.3g", what, cpu_isa_name(kernels.isa), got, want, bound);
-}
+#include "unit/cpu_guard.h"
 
 /* ---- conversion ---- */
 
@@ -78,9 +36,9 @@ static rows make_rows(cpu_x to, int64_t m, int64_t k) {
   const float offset = pick(0, 2) ? 0 : 3 * noise(), size = powf(10, 3 * noise());
   r.x = filled(m ? (m - 1) * r.ldx + k : 0);
   for (int64_t i = 0; m && i < (m - 1) * r.ldx + k; i++) r.x[i] = size * (r.x[i] + offset);
-  r.code = guard((uint64_t)(m * r.ld));
-  r.scale = guard((uint64_t)m * 4);
-  r.zero = guard((uint64_t)m * 4);
+  r.code = guard_bytes((uint64_t)(m * r.ld));
+  r.scale = guard_bytes((uint64_t)m * 4);
+  r.zero = guard_bytes((uint64_t)m * 4);
   return r;
 }
 
@@ -193,7 +151,7 @@ static void fill_scales(const accel_plugin_format *f, void *to, uint64_t bytes) 
 }
 
 static void *keep(const void *data, uint64_t bytes) {
-  void *p = guard(bytes);
+  void *p = guard_bytes(bytes);
   if (bytes) memcpy(p, data, bytes);
   return p;
 }
@@ -202,7 +160,7 @@ static weights make_weights(const accel_plugin_format *f, int64_t n, int64_t k) 
   weights w = {.m = {.format = *f, .n = n, .k = k}};
   accel_matrix_bytes bytes;
   assert_true(accel_matrix_sizes(f, n, k, &bytes));
-  uint8_t *data = guard(bytes.data), *zero = guard(bytes.zero), *scale = guard(bytes.scale);
+  uint8_t *data = guard_bytes(bytes.data), *zero = guard_bytes(bytes.zero), *scale = guard_bytes(bytes.scale);
   const float outer = 0.37f;
   for (uint64_t i = 0; i < bytes.data; i++) data[i] = (uint8_t)(next_random() >> 16);
   for (uint64_t i = 0; i < bytes.zero; i++) zero[i] = (uint8_t)pick(0, 16);
@@ -211,7 +169,7 @@ static weights make_weights(const accel_plugin_format *f, int64_t n, int64_t k) 
   w.m.scale = scale;
   w.m.zero = bytes.zero ? zero : NULL;
   w.m.outer = bytes.outer ? keep(&outer, 4) : NULL;
-  w.w = guard((uint64_t)(n * k) * 4);
+  w.w = guard_bytes((uint64_t)(n * k) * 4);
   accel_matrix_rows(&w.m, 0, n, w.w);
   return w;
 }
@@ -243,7 +201,7 @@ static void pack(linear *t) {
                                    .k = t->x.k};
   t->panels = (t->n + width - 1) / width;
   t->panel_bytes = (int64_t)cpu_panel_bytes(&t->shape);
-  t->packed = guard((uint64_t)(t->panels * t->panel_bytes));
+  t->packed = guard_bytes((uint64_t)(t->panels * t->panel_bytes));
   memset(t->packed, 0x5a, (size_t)(t->panels * t->panel_bytes));
   for (int64_t p = 0; p < t->panels; p++) {
     cpu_column column[64];
@@ -345,7 +303,7 @@ static void check_element(const linear *t, const float *y, int64_t i, int64_t j)
 
 /* All rows in one call; then single rows and some, with ranges of panels: the same bits. */
 static void run_linear(const linear *t) {
-  float *y = guard((uint64_t)(t->x.m * t->n) * 4), *part = guard((uint64_t)(t->x.m * t->n) * 4);
+  float *y = guard_bytes((uint64_t)(t->x.m * t->n) * 4), *part = guard_bytes((uint64_t)(t->x.m * t->n) * 4);
   cpu_gemm g = gemm_of(t, y);
   kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
   for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
@@ -408,7 +366,7 @@ static void test_special(void **state) {
     t.x.x[4 * t.x.ldx + 69] = -INFINITY;
     memset(t.x.x + 6 * t.x.ldx, 0, 70 * 4); /* this one zero */
     prepare(&t);
-    float *y = guard(9 * 40 * 4);
+    float *y = guard_bytes(9 * 40 * 4);
     cpu_gemm g = gemm_of(&t, y);
     kernel_of(&t)->run(&g, 0, 9, 0, t.panels);
     /* signed codes of a zero are not 0: two roundings of the smallest scale may stay */

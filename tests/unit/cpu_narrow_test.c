@@ -17,43 +17,7 @@
 
 #include "formats/matrix.h"
 #include "pack.h"
-
-static cpu_kernels kernels; /* of the ISA at hand */
-
-/* ---- operands ---- */
-
-static uint32_t seed = 1;
-static uint32_t next_random(void) { return seed = seed * 1664525u + 1013904223u; }
-static float noise(void) { return (float)(next_random() >> 8) / 8388608.0f - 1.0f; }
-static int pick(int low, int high) { return low + (int)(next_random() >> 8) % (high - low + 1); }
-
-typedef struct guarded {
-  void *map;
-  size_t size;
-} guarded;
-static guarded live[64];
-static int n_live;
-
-/* Bytes that end at an unreadable page. */
-static void *guard(int64_t bytes) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), body = ((size_t)bytes + page - 1) / page * page;
-  char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(map != MAP_FAILED && n_live < 64);
-  assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
-  live[n_live++] = (guarded){map, body + page};
-  return map + body - bytes;
-}
-static void release(void) {
-  while (n_live > 0) {
-    n_live--;
-    munmap(live[n_live].map, live[n_live].size);
-  }
-}
-static float *filled(int64_t n) {
-  float *x = guard(n * 4);
-  for (int64_t i = 0; i < n; i++) x[i] = noise();
-  return x;
-}
+#include "unit/cpu_guard.h"
 
 /* ---- matrices ---- */
 
@@ -81,16 +45,16 @@ static uint16_t code16(uint8_t store) {
 static matrix make_matrix(const accel_plugin_format *format, int64_t n, int64_t k) {
   matrix t = {.format = *format};
   const bool half = format->store == ACCEL_PLUGIN_F16 || format->store == ACCEL_PLUGIN_BF16;
-  uint8_t *data = guard(n * k * (half ? 2 : 1));
+  uint8_t *data = guard_bytes(n * k * (half ? 2 : 1));
   for (int64_t i = 0; i < n * k; i++) {
     uint16_t code = half ? code16(format->store) : code8(format->store);
     memcpy(data + i * (half ? 2 : 1), &code, half ? 2 : 1);
   }
   const int64_t scales = accel_groups(n, format->group_n) * accel_groups(k, format->group_k);
-  float *scale = half ? NULL : guard(scales * 4);
+  float *scale = half ? NULL : guard_bytes(scales * 4);
   for (int64_t i = 0; !half && i < scales; i++) scale[i] = 0.01f + 0.01f * (float)pick(0, 100);
   t.m = (cpu_matrix){.view = {.data = data, .scale = scale}, .n = n, .k = k};
-  t.decoded = guard(n * k * 4);
+  t.decoded = guard_bytes(n * k * 4);
   decode(&t);
   return t;
 }
@@ -114,7 +78,7 @@ static void pack(linear *t) {
   t->gate.m.format = &t->gate.format;
   t->panels = (t->n + width - 1) / width;
   t->panel_bytes = (int64_t)cpu_panel_bytes(&shape);
-  if (!t->packed) t->packed = guard(t->panels * t->panel_bytes);
+  if (!t->packed) t->packed = guard_bytes(t->panels * t->panel_bytes);
   for (int64_t p = 0; p < t->panels; p++) {
     cpu_column column[64];
     for (int32_t c = 0; c < cols; c++) {
@@ -185,7 +149,7 @@ static double expected(const linear *t, int64_t i, int64_t j, double *size) {
 
 /* As a whole, then row by row and by other cuts: the same bits. */
 static void run_linear(const linear *t) {
-  float *y = guard(t->m * t->n * 4), *part = guard(t->m * t->n * 4);
+  float *y = guard_bytes(t->m * t->n * 4), *part = guard_bytes(t->m * t->n * 4);
   run_rows(t, y, 0, t->m, 0, t->panels);
   for (int64_t i = 0; i<t->m; i += t->m> 40 ? 17 : 1)
     for (int64_t j = 0; j<t->n; j += t->n> 100 ? 13 : 1) {
@@ -284,7 +248,7 @@ static void every_code(void) {
       for (int64_t i = 0; i < m; i++) t.x[i * t.ldx] = 1.0f;
       decode(&t.w);
       pack(&t);
-      float *y = guard(m * t.n * 4);
+      float *y = guard_bytes(m * t.n * 4);
       run_rows(&t, y, 0, m, 0, t.panels);
       for (int64_t i = 0; i < m * t.n; i++) {
         float want = t.w.decoded[i % t.n];
@@ -315,7 +279,7 @@ static void special(void) {
       for (int64_t i = 0; i < m; i++) t.x[i * t.ldx + 299] = 0.0f;
       t.x[(m - 1) * t.ldx] = NAN;
       pack(&t);
-      float *y = guard(m * t.n * 4);
+      float *y = guard_bytes(m * t.n * 4);
       run_rows(&t, y, 0, m, 0, t.panels);
       for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < t.n; j++) assert_int_equal(isnan(y[i * t.n + j]) != 0, i == m - 1 || j == 33);
@@ -330,8 +294,8 @@ static void test_special(void **state) {
 /* All 65536 halves of both kinds, from odd addresses, in rows of every length up to a few vectors. */
 static void widened_rows(void) {
   static const uint8_t stores[] = {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16};
-  uint8_t *halves = guard(2 * 65536 + 1);
-  float *y = guard(65536 * 4);
+  uint8_t *halves = guard_bytes(2 * 65536 + 1);
+  float *y = guard_bytes(65536 * 4);
   for (int s = 0; s < 2; s++) {
     for (uint32_t i = 0; i < 65536; i++) memcpy(halves + 1 + 2 * i, &(uint16_t){(uint16_t)i}, 2);
     kernels.widen(stores[s], halves + 1, y, 65536);
