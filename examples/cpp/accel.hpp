@@ -4,6 +4,7 @@
 
 #include <accel/accel.h>
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -38,6 +39,8 @@ using Endpoint = std::unique_ptr<accel_endpoint, Freed<accel_cleanup>>;
 using Embeddings = std::unique_ptr<accel_embeddings, Freed<accel_embeddings_free>>;
 using Devices = std::unique_ptr<accel_devices, Freed<accel_devices_free>>;
 using TestReport = std::unique_ptr<accel_test_report, Freed<accel_test_report_free>>;
+using Generations = std::unique_ptr<accel_generations, Freed<accel_generations_free>>;
+using Chat = std::unique_ptr<accel_chat, Freed<accel_chat_close>>;
 using Tensors = std::unique_ptr<accel_tensors, Freed<accel_tensors_free>>;
 
 inline Context create(const accel_params *params = nullptr) {
@@ -62,6 +65,26 @@ inline Embeddings embed(const Endpoint &endpoint, const std::vector<std::string>
   accel_embeddings *found = nullptr;
   check(accel_embed(endpoint.get(), pointers.data(), static_cast<uint32_t>(pointers.size()), &found));
   return Embeddings(found);
+}
+
+inline Chat chat(const Endpoint &endpoint, const std::string &system = "") {
+  accel_chat_params how = accel_chat_params_default();
+  if (!system.empty()) how.system = system.c_str();
+  accel_chat *made = nullptr;
+  check(accel_chat_open(endpoint.get(), &how, &made));
+  return Chat(made);
+}
+
+// The answer to a question; `listener` hears each token, and ends the answer with false.
+using Listener = std::function<bool(const accel_token_event &)>;
+inline Generations say(const Chat &chat, const std::string &text, const Listener &listener, int max_new_tokens = 512) {
+  accel_generate_params wishes = accel_generate_params_default();
+  wishes.max_new_tokens = max_new_tokens;
+  wishes.told_user = const_cast<Listener *>(&listener);
+  wishes.told = [](void *user, const accel_token_event *event) { return (*static_cast<Listener *>(user))(*event) ? 0 : 1; };
+  accel_generations *found = nullptr;
+  check(accel_chat_say(chat.get(), text.c_str(), &wishes, &found));
+  return Generations(found);
 }
 
 }  // namespace accelpp

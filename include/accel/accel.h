@@ -408,6 +408,28 @@ ACCEL_API accel_status accel_classify(accel_endpoint *endpoint, const char *cons
                                       const accel_classify_params *params, accel_classifications **out);
 ACCEL_API void accel_classifications_free(accel_classifications **classifications);
 
+typedef struct accel_rerank_params {
+  uint32_t size;
+  uint32_t top_k;          /* 0: all */
+  const char *function;    /* NULL: as the model says, else sigmoid; "sigmoid", "none" */
+  const char *instruction; /* language models: what makes a document relevant; NULL: as their card has it */
+} accel_rerank_params;
+typedef struct accel_ranked {
+  uint32_t document; /* index */
+  double score;
+} accel_ranked;
+typedef struct accel_ranking {
+  uint32_t n;
+  const accel_ranked *item; /* best first */
+  uint32_t truncated;       /* documents that were cut */
+} accel_ranking;
+ACCEL_API accel_rerank_params accel_rerank_params_default(void);
+/* How well each document answers the query: sentence-transformers' CrossEncoder.rank for models with a classification head of one
+ * label; the probability of "yes" against "no" for language models of the Qwen3-Reranker kind, prompted as its card does. */
+ACCEL_API accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents, uint32_t n,
+                                    const accel_rerank_params *params, accel_ranking **out);
+ACCEL_API void accel_ranking_free(accel_ranking **ranking);
+
 typedef struct accel_token_entity {
   const char *entity;  /* label, or entity group under an aggregation strategy */
   double score;
@@ -745,6 +767,35 @@ ACCEL_API accel_status accel_session_fork(accel_session *session, accel_session 
 /* To a file and back; bound to model, precision, device kind and build: another's is ACCEL_ERROR_ARGUMENT, a damaged one ACCEL_ERROR_FORMAT. */
 ACCEL_API accel_status accel_session_save(accel_session *session, const char *path);
 ACCEL_API accel_status accel_session_load(accel_endpoint *endpoint, const char *path, accel_session **out);
+
+/* ---- conversations --------------------------------------------------------------------------------------------------- */
+
+/* A chat model's messages, its chat template and a session in one: each answer costs what is new since the last one.  One call at a time
+ * on each chat (a second one waits).  Closed before its endpoint is cleaned up. */
+typedef struct accel_chat accel_chat;
+typedef struct accel_chat_params {
+  uint32_t size;
+  const char *system;        /* content of a system message in front; NULL: none */
+  const char *messages;      /* JSON array: what was said before; NULL: nothing */
+  const char *template_name; /* this and what follows: as in accel_template_params */
+  const char *tools, *documents, *variables;
+} accel_chat_params;
+ACCEL_API accel_chat_params accel_chat_params_default(void);
+/* ACCEL_ERROR_NOT_FOUND: the model has no chat template. */
+ACCEL_API accel_status accel_chat_open(accel_endpoint *endpoint, const accel_chat_params *params, accel_chat **out);
+ACCEL_API void accel_chat_close(accel_chat **chat);
+/* Adds a user's message, generates the answer and adds that.  An answer ended by `told` stays as far as it came; if it had no text yet, the
+ * question is taken back, too.  A failed call (the context's `cancel` included) leaves the messages as they were.  max_new_tokens is
+ * lowered to what the context has room for; ACCEL_ERROR_LIMIT when it has none. */
+ACCEL_API accel_status accel_chat_say(accel_chat *chat, const char *text, const accel_generate_params *params, accel_generations **out);
+/* Answers the messages as they are, such as results of tools that accel_chat_set_messages added. */
+ACCEL_API accel_status accel_chat_answer(accel_chat *chat, const accel_generate_params *params, accel_generations **out);
+/* All messages, a JSON array; free with accel_string_free. */
+ACCEL_API accel_status accel_chat_messages(accel_chat *chat, char **json);
+/* Other messages; NULL: none.  What they have in common with the old ones is not read again. */
+ACCEL_API accel_status accel_chat_set_messages(accel_chat *chat, const char *json);
+ACCEL_API uint32_t accel_chat_length(const accel_chat *chat); /* tokens of the last prompt and its answer */
+ACCEL_API uint32_t accel_chat_reused(const accel_chat *chat); /* those of the last prompt that were there already */
 
 /* ---- tokenizer ------------------------------------------------------------------------------------------------------- */
 

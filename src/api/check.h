@@ -2,6 +2,8 @@
 #ifndef ACCEL_API_CHECK_H
 #define ACCEL_API_CHECK_H
 
+#include <pthread.h>
+
 #include "core/status.h"
 
 /* First line of a public call: forgets the thread's last error and refuses a NULL that may not be one. */
@@ -26,6 +28,14 @@
       memcpy(&(into), (given), (given)->size < sizeof(into) ? (given)->size : sizeof(into));                            \
       (into).size = sizeof(into);                                                                                       \
     }                                                                                                                   \
+  } while (0)
+/* Last line of a call on an object with a lock: one call at a time. */
+#define API_LOCKED(object, call)           \
+  do {                                     \
+    pthread_mutex_lock(&(object)->lock);   \
+    accel_status status_ = (call);         \
+    pthread_mutex_unlock(&(object)->lock); \
+    return status_;                        \
   } while (0)
 
 /* n texts (labels, names): none may be NULL.  `what` is the argument's name. */

@@ -107,7 +107,7 @@ accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **i
     return ACCEL_ERROR_OUT_OF_MEMORY;
   }
   for (uint32_t i = 0; i < m->n_inputs; i++)
-    if (m->inputs[i].kind != ACCEL__INPUT_LENGTHS) in[n++] = m->inputs[i].name;
+    if (m->inputs[i].kind != ACCEL__INPUT_LENGTHS && !accel__input_is_row(m->inputs[i].kind)) in[n++] = m->inputs[i].name;
   in[n++] = "attention_mask";
   a->n = n;
   for (uint32_t i = 0; i < m->n_outputs; i++) out[i] = m->outputs[i].name;

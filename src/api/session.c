@@ -5,15 +5,6 @@
 
 #include "api/check.h"
 
-/* One call at a time. */
-#define LOCKED(session, call)               \
-  do {                                      \
-    pthread_mutex_lock(&(session)->lock);   \
-    accel_status status_ = (call);          \
-    pthread_mutex_unlock(&(session)->lock); \
-    return status_;                         \
-  } while (0)
-
 accel_status accel_session_open(accel_endpoint *endpoint, accel_session **out) {
   API_BEGIN();
   API_OUT(out);
@@ -31,14 +22,14 @@ accel_status accel_session_feed(accel_session *session, const char *text, int ad
   API_BEGIN();
   API_NEED(session);
   API_NEED(text);
-  LOCKED(session, accel__session_feed_text(session, text, add_special_tokens != 0));
+  API_LOCKED(session, accel__session_feed_text(session, text, add_special_tokens != 0));
 }
 
 accel_status accel_session_feed_ids(accel_session *session, const int32_t *ids, uint32_t n) {
   API_BEGIN();
   API_NEED(session);
   if (n) API_NEED(ids);
-  LOCKED(session, accel__session_feed(session, ids, n));
+  API_LOCKED(session, accel__session_feed(session, ids, n));
 }
 
 accel_status accel_session_generate(accel_session *session, const accel_generate_params *params, accel_generations **out) {
@@ -47,7 +38,7 @@ accel_status accel_session_generate(accel_session *session, const accel_generate
   API_NEED(session);
   accel_generate_params mine = accel__generate_defaults();
   API_PARAMS(mine, params);
-  LOCKED(session, accel__session_generate(session, &mine, out));
+  API_LOCKED(session, accel__session_generate(session, &mine, out));
 }
 
 uint32_t accel_session_length(const accel_session *session) { return session ? session->held.n : 0; }
@@ -56,21 +47,21 @@ const int32_t *accel_session_ids(const accel_session *session) { return session 
 accel_status accel_session_truncate(accel_session *session, uint32_t tokens) {
   API_BEGIN();
   API_NEED(session);
-  LOCKED(session, accel__session_truncate(session, tokens));
+  API_LOCKED(session, accel__session_truncate(session, tokens));
 }
 
 accel_status accel_session_fork(accel_session *session, accel_session **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(session);
-  LOCKED(session, accel__session_fork(session, out));
+  API_LOCKED(session, accel__session_fork(session, out));
 }
 
 accel_status accel_session_save(accel_session *session, const char *path) {
   API_BEGIN();
   API_NEED(session);
   API_NEED(path);
-  LOCKED(session, accel__session_save(session, path));
+  API_LOCKED(session, accel__session_save(session, path));
 }
 
 accel_status accel_session_load(accel_endpoint *endpoint, const char *path, accel_session **out) {

@@ -14,6 +14,9 @@ accel_classify_params accel_classify_params_default(void) {
 accel_tokens_params accel_tokens_params_default(void) {
   return (accel_tokens_params){.size = sizeof(accel_tokens_params), .aggregation = "none"};
 }
+accel_rerank_params accel_rerank_params_default(void) {
+  return (accel_rerank_params){.size = sizeof(accel_rerank_params)};
+}
 accel_fill_params accel_fill_params_default(void) {
   return (accel_fill_params){.size = sizeof(accel_fill_params), .top_k = 5};
 }
@@ -53,6 +56,18 @@ accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts, 
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
 }
 
+accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents, uint32_t n,
+                          const accel_rerank_params *params, accel_ranking **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  API_NEED(query);
+  accel_rerank_params mine = accel_rerank_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(accel__check_texts(__func__, "documents", documents, n));
+  return accel__rerank(endpoint, query, documents, n, &mine, out);
+}
+
 accel_status accel_tokens(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_tokens_params *params,
                           accel_token_entities **out) {
   API_BEGIN();
@@ -89,6 +104,7 @@ accel_status accel_fill_mask(accel_endpoint *endpoint, const char *const *texts,
 
 API_FREE_RESULT(accel_embeddings_free, accel_embeddings)
 API_FREE_RESULT(accel_classifications_free, accel_classifications)
+API_FREE_RESULT(accel_ranking_free, accel_ranking)
 API_FREE_RESULT(accel_token_entities_free, accel_token_entities)
 API_FREE_RESULT(accel_answers_free, accel_answers)
 API_FREE_RESULT(accel_fills_free, accel_fills)

@@ -98,6 +98,13 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
 /* Where it ran, as one line on stderr. */
 void cli_say_placement(const cli_run *run, const accel_placement_report *placement);
 
+/* Conversations, after cli_context: from now on Ctrl-C does not end the program but is counted, and *fd becomes readable at any signal
+ * that asks to stop.  0 or an exit code. */
+int cli_converse(cli_run *run, int *fd);
+int cli_asked_to_stop(int *times); /* the last such signal (SIGINT, SIGTERM, SIGALRM) and how many there were; 0 none */
+void cli_forget_interrupt(void);   /* as if there had been no Ctrl-C; other signals stay */
+void cli_hold(bool on);            /* true: a running call is not cancelled; its listener looks at cli_asked_to_stop itself */
+
 void cli_progress_end(void); /* clears the progress bar; does nothing when there is none */
 
 /* ---- inputs (input.c) ---- */

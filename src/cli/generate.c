@@ -32,6 +32,11 @@ int cmd_generate(cli_run *run) {
   cli_wishes w;
   accel_endpoint *endpoint = NULL;
   int code = cli_wishes_read(run, &w);
+  if (!code && cli_flag(run, OPT_CHAT)) {
+    code = cli_chat(run, &w.params);
+    cli_wishes_free(&w);
+    return code;
+  }
   if (!code) code = read_prompts(run, &texts, &ids);
   if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
   if (!code) code = generate(run, endpoint, &w, &texts, &ids);

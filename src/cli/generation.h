@@ -25,4 +25,7 @@ int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts);
 int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w, const char *schema,
                           const accel_generations *found);
 
+/* accel generate --chat (chat.c). */
+int cli_chat(cli_run *run, const accel_generate_params *params);
+
 #endif

@@ -1,4 +1,6 @@
 /* session.c - the context of one run of the tool: log, progress bar, cancellation, and opening a model. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +12,20 @@
 
 /* ---- cancellation: the first signal asks, the second ends the program ---- */
 
-static volatile sig_atomic_t stop_asked;
+static _Atomic int stop_asked, times_asked, held; /* lock-free: handlers may use them */
+static int wake[2] = {-1, -1};
 
-static void on_signal(int number) { stop_asked = number; }
+static void on_signal(int number) {
+  int kept = errno;
+  stop_asked = number;
+  if (++times_asked > 2) _exit(130);                                  /* what does not listen twice */
+  if (wake[1] >= 0 && write(wake[1], "", 1) < 0) stop_asked = number; /* a full pipe wakes, too */
+  errno = kept;
+}
 
 static int is_cancelled(void *user) {
   (void)user;
-  return stop_asked != 0;
+  return stop_asked != 0 && !held;
 }
 
 static void catch_signals(const cli_run *run) {
@@ -30,6 +39,29 @@ static void catch_signals(const cli_run *run) {
   sigaction(SIGALRM, &action, NULL);
   struct itimerval timer = {.it_value = {.tv_sec = seconds}};
   setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+int cli_converse(cli_run *run, int *fd) {
+  if (pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return cli_error(run, ACCEL_ERROR_IO, "pipe: %s", strerror(errno));
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+  *fd = wake[0];
+  return 0;
+}
+
+int cli_asked_to_stop(int *times) {
+  *times = times_asked;
+  return stop_asked;
+}
+
+void cli_hold(bool on) { held = on; }
+
+void cli_forget_interrupt(void) {
+  char bytes[64];
+  if (stop_asked != SIGINT) return;
+  stop_asked = times_asked = 0;
+  while (read(wake[0], bytes, sizeof bytes) > 0) continue;
 }
 
 /* ---- log and progress bar ---- */

@@ -293,6 +293,32 @@ static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inpu
   return ACCEL_OK;
 }
 
+/* The packed row of each row's last token that is not pad_token_id, found as GenericForSequenceClassification does: by the
+ * id, wherever the mask is. */
+static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l, int32_t *out) {
+  const accel_tensor *ids = find(inputs, "input_ids");
+  const int64_t pad = ep->model->pad_id;
+  int32_t start = 0;
+  if (pad < 0 && l->batch > 1)
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %lld sequences at once, but no pad_token_id by which %s finds their ends",
+                    ep->name, (long long)l->batch, ep->model->architecture),
+        "run them one by one, or give config.json a pad_token_id");
+  for (int64_t b = 0; b < l->batch; start += l->length[b++]) {
+    int64_t last = pad < 0 ? l->width - 1 : 0;
+    for (int64_t s = 0; pad >= 0 && s < l->width; s++)
+      if (element(ids, (uint64_t)(b * l->width + s)) != pad) last = s;
+    last -= l->first[b];
+    if (last < 0 || last >= l->length[b])
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: input_ids row %lld: %s classifies by the last token that is not pad_token_id %lld, and "
+                         "attention_mask leaves that out",
+                         ep->name, (long long)b, ep->model->architecture, (long long)pad);
+    out[b] = start + (int32_t)last;
+  }
+  return ACCEL_OK;
+}
+
 /* ---- results ---- */
 
 /* The layout of a result's rows: that of the side whose lengths its space carries; NULL when its rows are no tokens. */
@@ -355,6 +381,7 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
       known |= takes_tokens(ep->model, side) && !strcmp(inputs->item[i].name, mask_of[side]);
     for (uint32_t k = 0; k < ep->model->n_inputs; k++) {
       const accel__model_input *in = &ep->model->inputs[k];
+      if (accel__input_is_row(in->kind)) continue;
       known |= !strcmp(inputs->item[i].name, in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
     }
     if (!known)
@@ -409,12 +436,13 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
     if (m->inputs[i].kind == ACCEL__INPUT_DERIVED)
       ACCEL_GOTO(derive_item(ep, m->inputs[i].derived, inputs, &packed[i], &batch.item[i]));
     const layout *side = &l[m->inputs[i].side];
-    const uint64_t values = m->inputs[i].kind == ACCEL__INPUT_EOS_ROW ? (uint64_t)side->batch : side->tokens;
-    if (m->inputs[i].kind != ACCEL__INPUT_TOKENS && m->inputs[i].kind != ACCEL__INPUT_EOS_ROW) continue;
+    const bool row = accel__input_is_row(m->inputs[i].kind);
+    const uint64_t values = row ? (uint64_t)side->batch : side->tokens;
+    if (m->inputs[i].kind != ACCEL__INPUT_TOKENS && !row) continue;
     packed[i] = malloc(values * sizeof(int32_t));
     if (!packed[i]) ACCEL_GOTO(accel__no_memory(values * sizeof(int32_t)));
-    if (m->inputs[i].kind == ACCEL__INPUT_EOS_ROW)
-      ACCEL_GOTO(eos_rows(ep, inputs, l, packed[i]));
+    if (row)
+      ACCEL_GOTO((m->inputs[i].kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]));
     else
       ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, side, packed[i]));
     batch.value[i] = packed[i];

@@ -61,6 +61,18 @@ static accel_status fill_eos_rows(const accel_endpoint *ep, const int32_t *ids, 
   return ACCEL_OK;
 }
 
+/* Where each sequence's last token that is no padding lies among the rows; its first where all are. */
+static accel_status fill_last_rows(const accel_endpoint *ep, const int32_t *ids, const accel__batch *batch, int32_t *out) {
+  int32_t row = 0;
+  if (!ids) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input 'input_ids' is missing", ep->name);
+  for (uint32_t b = 0; b < batch->n; b++) {
+    out[b] = row;
+    for (int32_t i = 0; i < batch->lengths[b]; i++, row++)
+      if (ids[row] != ep->model->pad_id) out[b] = row;
+  }
+  return ACCEL_OK;
+}
+
 static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e, uint32_t input,
                                    const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &e->inputs[input];
@@ -220,10 +232,10 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);
-  } else if (in->kind == ACCEL__INPUT_EOS_ROW && !batch->value[i]) {
+  } else if (accel__input_is_row(in->kind) && !batch->value[i]) {
     *owned = malloc(batch->n * sizeof **owned);
     if (!*owned) return accel__no_memory(batch->n * sizeof **owned);
-    ACCEL_TRY(fill_eos_rows(ep, ids_of(e, batch), batch, *owned));
+    ACCEL_TRY((in->kind == ACCEL__INPUT_EOS_ROW ? fill_eos_rows : fill_last_rows)(ep, ids_of(e, batch), batch, *owned));
     view->host = *owned;
   } else if (batch->value[i]) {
     ACCEL_TRY(check_range(ep, in, batch->value[i], tokens));

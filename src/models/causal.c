@@ -91,16 +91,27 @@ static void decode_entries(accel__build *b, const accel__causal *how) {
   if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
 }
 
+/* Logits of each sequence's last token that is no padding (GenericForSequenceClassification). */
+static void classify(accel__build *b, const accel__causal *how, accel__tensor x, accel__tensor last_row) {
+  accel__tensor last = accel__gather(b->p, x, last_row); /* [B,C] */
+  const char *name = how->score != NULL ? how->score : "score";
+  accel__add_output(b, "logits", accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name), false,
+                    false);
+}
+
 accel_status accel__causal_build(accel__build *b, const accel__causal *how) {
+  accel__tensor last_row = -1;
+  if (accel__is_class(b, "ForSequenceClassification")) {
+    last_row = accel__input(b->p, "last_row", ACCEL_PLUGIN_I32, -1, 1, &b->B);
+    b->input[b->model->n_inputs++] =
+        (accel__model_input){.name = "last_row", .tensor = last_row, .kind = ACCEL__INPUT_LAST_ROW};
+  }
   accel__tensor x = how->hidden(b, how->config);
   b->in_head = true;
   if (b->is_base) {
     accel__add_output(b, "last_hidden_state", x, false, false);
-  } else if (accel__is_class(b, "ForSequenceClassification")) {
-    accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
-    const char *name = how->score != NULL ? how->score : "score";
-    accel__add_output(b, "logits", accel__dense_layer(b, last, b->model->num_labels, false, -1, NULL, "%s", name), false,
-                      false);
+  } else if (last_row >= 0) {
+    classify(b, how, x, last_row);
   } else if (accel__is_class(b, "ForTokenClassification")) {
     accel__head_tokens(b, x, how->token_head != NULL ? how->token_head : "score");
   } else if (accel__is_class(b, "ForQuestionAnswering")) {

@@ -39,11 +39,17 @@ typedef enum accel__input_kind {
   ACCEL__INPUT_LENGTHS, /* made by the packer: int32 [B]; no forward argument */
   ACCEL__INPUT_EOS_ROW, /* made by the packer: int32 [B], row of side 1 at the place of each sequence's last eos in input_ids
                          */
+  ACCEL__INPUT_LAST_ROW, /* made by the packer: int32 [B], row of each sequence's last token that is not pad_id (pad_id -1:
+                            of its last) */
   ACCEL__INPUT_ITEM, /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
                        of frames */
   ACCEL__INPUT_DERIVED /* int32 [n] made from another argument by the model's own rule (accel__derived), as its forward does
                           in Python: row numbers that follow from image sizes */
 } accel__input_kind;
+/* Is it one row number for each sequence, made by the packer? */
+static inline bool accel__input_is_row(accel__input_kind kind) {
+  return kind == ACCEL__INPUT_EOS_ROW || kind == ACCEL__INPUT_LAST_ROW;
+}
 /* What an absent optional argument becomes, evaluated on the padded [B,S] before packing, as the class's forward does it. */
 typedef enum accel__input_default {
   ACCEL__DEFAULT_REQUIRED,

@@ -24,6 +24,15 @@ static accel_status take_logits(void *user, const accel__piece_result *r) {
                             &job->count[r->index]);
 }
 
+/* The pairs without empty ones: the pipeline takes those for no pair at all. */
+static accel_status real_pairs(const char *const *pairs, uint32_t n, accel__arena *arena, const char *const **out) {
+  const char **list = pairs ? accel__arena_array(arena, n, sizeof *list) : NULL;
+  if (pairs && !list) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; pairs && i < n; i++) list[i] = pairs[i] && *pairs[i] ? pairs[i] : NULL;
+  *out = list;
+  return ACCEL_OK;
+}
+
 accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n,
                              const accel_classify_params *params, accel_classifications **out) {
   accel_status status = ACCEL_OK;
@@ -43,6 +52,7 @@ accel_status accel__classify(accel_endpoint *ep, const char *const *texts, const
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = accel__processor_for(ep)->max_length};
+  ACCEL_GOTO(real_pairs(pairs, n, &scratch, &pairs));
   ACCEL_GOTO(accel__encode_texts(ep, texts, pairs, n, &how, enc));
   ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
   ACCEL_GOTO(accel__output_index(ep, "logits", &output));

@@ -259,8 +259,12 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   int32_t *ids = accel__arena_array(arena, n, sizeof *ids);
   if (!ids) return ACCEL_ERROR_OUT_OF_MEMORY;
   memcpy(ids, h->ids + r->prompt.n, n * sizeof *ids);
-  ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
-  ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+  if (h->finish == ACCEL__FINISH_CANCELLED) { /* the listener, who ended it, has heard all of it */
+    h->text.text.n = h->text.told;
+  } else {
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, n));
+    ACCEL_TRY(accel__text_stream_end(&h->text, ids, n));
+  }
   *to = (accel_generation){.prompt = r->number,
                            .sequence = h->number,
                            .text = accel__arena_copy(arena, h->text.text.data ? h->text.text.data : "", h->text.text.n),

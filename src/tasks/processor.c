@@ -108,7 +108,6 @@ static void encode_one(void *arg, uint32_t i, uint32_t worker) {
   encode_job *job = arg;
   (void)worker;
   const char *text = job->texts[i], *pair = job->pairs ? job->pairs[i] : NULL;
-  if (pair && !*pair) pair = NULL; /* as transformers sees it */
   accel_status status =
       text ? accel__encode(job->tokenizer, text, strlen(text), pair, pair ? strlen(pair) : 0, job->how, &job->out[i])
            : accel__fail(ACCEL_ERROR_ARGUMENT, "the text is NULL");

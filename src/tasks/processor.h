@@ -32,7 +32,7 @@ accel_status accel__task_check(const accel_endpoint *ep, const char *task);
 /* ACCEL_ERROR_UNSUPPORTED when the endpoint has no tokenizer, or its head does not serve `task` ("text-classification"). */
 accel_status accel__processor_check(const accel_endpoint *ep, const char *task);
 
-/* Tokenizes texts[n] (with pairs[i] where that is not NULL and not empty) on the pool.  out[n] must be {0}; free each one.
+/* Tokenizes texts[n] (with pairs[i] where that is not NULL) on the pool.  out[n] must be {0}; free each one.
  */
 accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts, const char *const *pairs, uint32_t n,
                                  const accel__encode_options *how, accel__encoding *out);

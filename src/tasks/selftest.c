@@ -37,15 +37,17 @@ static accel_status add_tensor(probe_input *in, accel_tensor like) {
 }
 
 /* Ids away from the first few, which tend to be special tokens, and their mask: the second row is padded. */
-static accel_status add_ids(const accel__model_input *ids, const char *mask_name, probe_input *in) {
+static accel_status add_ids(const accel__model *m, const accel__model_input *ids, const char *mask_name, int64_t sequences,
+                            probe_input *in) {
   uint64_t state = random_seed;
   const int64_t low = ids->max > 16 ? 8 : 0, range = ids->max > low ? ids->max - low : 1;
-  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = ids->name, .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}}));
-  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = mask_name, .dtype = ACCEL_I64, .rank = 2, .dim = {SEQUENCES, WIDTH}}));
+  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = ids->name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
+  ACCEL_TRY(add_tensor(in, (accel_tensor){.name = mask_name, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, WIDTH}}));
   int64_t *id = in->item[in->list.n - 2].data, *mask = in->item[in->list.n - 1].data;
-  for (int i = 0; i < SEQUENCES * WIDTH; i++) {
+  for (int i = 0; i < sequences * WIDTH; i++) {
     mask[i] = i < WIDTH || i - WIDTH < SHORT_LENGTH;
     id[i] = low + (int64_t)((next_random(&state) >> 33) % (uint64_t)range);
+    if (!mask[i] && m->pad_id >= 0) id[i] = m->pad_id;
   }
   return ACCEL_OK;
 }
@@ -91,16 +93,20 @@ static accel_status add_item(const accel_plugin_program *p, const accel__model_i
 static accel_status make_input(const accel__model *m, probe_input *in) {
   static const char *const masks[] = {"attention_mask", "decoder_attention_mask"};
   const accel_plugin_program *p = accel__program_view(m->program);
-  bool tokens = false;
+  bool tokens = false, alone = false; /* alone: the class takes no batch */
   int64_t *dims = NULL;
   accel_status status = ACCEL_OK;
   *in = (probe_input){.list = {.item = in->item}};
-  for (uint32_t i = 0; i < m->n_inputs; i++) tokens |= m->inputs[i].kind == ACCEL__INPUT_TOKENS;
-  ACCEL_GOTO(probe_dims(m, p, tokens ? SEQUENCES : 1, &dims));
+  for (uint32_t i = 0; i < m->n_inputs; i++) {
+    tokens |= m->inputs[i].kind == ACCEL__INPUT_TOKENS;
+    alone |= m->inputs[i].kind == ACCEL__INPUT_LAST_ROW && m->pad_id < 0;
+  }
+  const int64_t sequences = tokens && !alone ? SEQUENCES : 1;
+  ACCEL_GOTO(probe_dims(m, p, sequences, &dims));
   for (uint32_t i = 0; i < m->n_inputs; i++) {
     const accel__model_input *input = &m->inputs[i];
     if (input->otherwise != ACCEL__DEFAULT_REQUIRED || in->list.n + 2 > MAX_PROBED) continue;
-    if (input->kind == ACCEL__INPUT_TOKENS) ACCEL_GOTO(add_ids(input, masks[input->side], in));
+    if (input->kind == ACCEL__INPUT_TOKENS) ACCEL_GOTO(add_ids(m, input, masks[input->side], sequences, in));
     if (input->kind == ACCEL__INPUT_ITEM) ACCEL_GOTO(add_item(p, input, dims, in));
   }
 done:
@@ -118,7 +124,7 @@ static char *describe_input(accel__arena *arena, const probe_input *in) {
     accel__buffer_printf(&b, "%s [", t->name);
     for (uint32_t r = 0; r < t->rank; r++) accel__buffer_printf(&b, r ? ",%lld" : "%lld", (long long)t->dim[r]);
     accel__buffer_text(&b, "], ");
-    if (t->dtype == ACCEL_I64) accel__buffer_printf(&b, "lengths %d and %d, ", WIDTH, SHORT_LENGTH);
+    if (t->dtype == ACCEL_I64 && t->dim[0] > 1) accel__buffer_printf(&b, "lengths %d and %d, ", WIDTH, SHORT_LENGTH);
   }
   accel__buffer_printf(&b, "seed %llu", (unsigned long long)random_seed);
   char *text = b.failed ? NULL : accel__arena_string(arena, b.data);

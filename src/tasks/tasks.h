@@ -16,6 +16,8 @@ accel_status accel__qa(accel_endpoint *ep, const char *const *questions, const c
                        const accel_qa_params *params, accel_answers **out);
 accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_fill_params *params,
                               accel_fills **out);
+accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents, uint32_t n,
+                           const accel_rerank_params *params, accel_ranking **out);
 accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_generate_params *params,
                              accel_generations **out);
 accel_status accel__text2text(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_text2text_params *params,

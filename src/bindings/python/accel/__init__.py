@@ -10,12 +10,13 @@ import ctypes as C
 from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 
 from . import _types
+from ._chat import Chat
 from ._context import CacheEntry, Context, Device, Fit, TestRecord, TestReport, VerifyReport, default_context
 from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cache, get_device, get_device_stream, get_device_type, is_cuda_available,
                       is_half_precision_available, is_rocm_available, memory_summary, print_device_info, rocm_version, runtime_version, synchronize, to_device)
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
-from ._generate import Generation, Session, Token
+from ._generate import Generation, GenerationTicket, Session, Token
 from ._model import Model, Placement, Ticket, Tokenizer, preprocess
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list

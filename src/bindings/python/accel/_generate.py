@@ -7,7 +7,7 @@ import math
 import queue
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from . import _types as T
 from ._native import check, decode, encode, lib, strings_struct, text_array
@@ -101,8 +101,26 @@ def _rows(prompts: Prompts) -> Any:
     return None, [[int(i) for i in row] for row in items]
 
 
-def _heard(how: Any, told: Any, failure: List[BaseException]) -> None:
-    """Has `told` hear each token."""
+Listener = Callable[[Token], Any]
+
+
+def run(call: Callable[[Any, Any], int], told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
+    """What call(params, result pointer) generates; `told` hears the tokens."""
+    how, pointer = _params(options), C.POINTER(T.accel_generations)()
+    failure = listen(how, told)
+    status = call(C.byref(how), C.byref(pointer))
+    if failure:
+        if pointer:
+            lib.accel_generations_free(C.byref(pointer))
+        raise failure[0]
+    check(status)
+    return _take(pointer)
+
+
+def listen(how: Any, told: Optional[Listener]) -> List[BaseException]:
+    """Sets the params' listener; what it raises will be in the list, and ends the generation."""
+    failure: List[BaseException] = []
+
     def on_token(_: Any, event: Any) -> int:
         e = event.contents
         try:
@@ -114,41 +132,66 @@ def _heard(how: Any, told: Any, failure: List[BaseException]) -> None:
 
     if told is not None:
         how.told = T.TokenFunction(on_token)
+    return failure
 
 
-def _result(status: int, pointer: Any, failure: List[BaseException]) -> List[Generation]:
-    if failure:
-        if pointer:
-            lib.accel_generations_free(C.byref(pointer))
-        raise failure[0]
-    check(status)
-    return _take(pointer)
+def _id_array(ids: Sequence[int]) -> Any:
+    return (C.c_int32 * max(len(ids), 1))(*ids)
 
 
-def generate(handle: Any, prompts: Prompts, told: Any, options: Dict[str, Any]) -> List[Generation]:
-    how, pointer = _params(options), C.POINTER(T.accel_generations)()
-    failure: List[BaseException] = []
-    _heard(how, told, failure)
+def generate(handle: Any, prompts: Prompts, told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
     texts, ids = _rows(prompts)
     if texts is not None:
-        status = lib.accel_generate(handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer))
-    else:
-        arrays = [(C.c_int32 * max(len(row), 1))(*row) for row in ids]
-        rows = (C.POINTER(C.c_int32) * max(len(ids), 1))(*[C.cast(a, C.POINTER(C.c_int32)) for a in arrays])
-        count = (C.c_uint32 * max(len(ids), 1))(*[len(row) for row in ids])
-        status = lib.accel_generate_ids(handle, rows, count, len(ids), C.byref(how), C.byref(pointer))
-    return _result(status, pointer, failure)
+        return run(lambda how, out: lib.accel_generate(handle, text_array(texts), len(texts), how, out), told, options)
+    arrays = [_id_array(row) for row in ids]
+    rows = (C.POINTER(C.c_int32) * max(len(ids), 1))(*[C.cast(a, C.POINTER(C.c_int32)) for a in arrays])
+    count = (C.c_uint32 * max(len(ids), 1))(*[len(row) for row in ids])
+    return run(lambda how, out: lib.accel_generate_ids(handle, rows, count, len(ids), how, out), told, options)
 
 
-def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Optional[str], target: Optional[str], truncation: bool, told: Any,
-              options: Dict[str, Any]) -> List[Generation]:
-    how, pointer = lib.accel_text2text_params_default(), C.POINTER(T.accel_generations)()
-    keep = _params(options), encode(task), encode(source), encode(target)
-    failure: List[BaseException] = []
-    _heard(keep[0], told, failure)
-    how.generate, how.task, how.source, how.target = C.pointer(keep[0]), keep[1], keep[2], keep[3]
+def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Optional[str], target: Optional[str], truncation: bool,
+              told: Optional[Listener], options: Dict[str, Any]) -> List[Generation]:
+    how = lib.accel_text2text_params_default()
+    keep = encode(task), encode(source), encode(target)
+    how.task, how.source, how.target = keep
     how.truncate = int(bool(truncation))
-    return _result(lib.accel_text2text(handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)), pointer, failure)
+
+    def call(generate_params: Any, out: Any) -> int:
+        how.generate = C.cast(generate_params, C.POINTER(T.accel_generate_params))
+        return lib.accel_text2text(handle, text_array(texts), len(texts), C.byref(how), out)
+    return run(call, told, options)
+
+
+class GenerationTicket:
+    """A generation in a model's queue: `model.submit_generate()`."""
+
+    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], told: Optional[Listener], options: Dict[str, Any]) -> None:
+        self._model, self._handle, self._how = model, C.c_void_p(), _params(options)
+        self._failure = listen(self._how, told)
+        text = encode(prompt) if isinstance(prompt, str) else None
+        ids = [] if isinstance(prompt, str) else [int(i) for i in prompt]
+        check(lib.accel_submit_generate(lib.accel_queue_of(model.handle), text, _id_array(ids), len(ids), C.byref(self._how), C.byref(self._handle)))
+
+    def wait(self, timeout: Optional[float] = None) -> List[Generation]:
+        """Its sequences.  AccelTimeoutError after `timeout` seconds: the ticket stays valid."""
+        if not self._handle:
+            raise ValueError("this ticket was waited for already")
+        pointer = C.POINTER(T.accel_generations)()
+        status = lib.accel_wait_generations(C.byref(self._handle), -1 if timeout is None else int(1000 * timeout), C.byref(pointer))
+        if self._failure and not self._handle:
+            if pointer:
+                lib.accel_generations_free(C.byref(pointer))
+            raise self._failure[0]
+        check(status)
+        return _take(pointer)
+
+    def __del__(self) -> None:
+        # The queue's thread may still tell tokens to functions that live in this object.
+        if getattr(self, "_handle", None) and getattr(self._model, "_handle", None):
+            try:
+                self.wait()
+            except Exception:
+                pass
 
 
 class Session:
@@ -183,13 +226,11 @@ class Session:
             check(lib.accel_session_feed(self._handle, encode(text_or_ids), int(add_special_tokens)))
         else:
             ids = [int(i) for i in text_or_ids]
-            check(lib.accel_session_feed_ids(self._handle, (C.c_int32 * max(len(ids), 1))(*ids), len(ids)))
+            check(lib.accel_session_feed_ids(self._handle, _id_array(ids), len(ids)))
 
-    def generate(self, **options: Any) -> Generation:
+    def generate(self, told: Optional[Listener] = None, **options: Any) -> Generation:
         """Goes on from what was fed; what is generated becomes part of the session.  Options as for Model.generate."""
-        how, pointer = _params(options), C.POINTER(T.accel_generations)()
-        check(lib.accel_session_generate(self._handle, C.byref(how), C.byref(pointer)))
-        return _take(pointer)[0]
+        return run(lambda how, out: lib.accel_session_generate(self._handle, how, out), told, options)[0]
 
     def truncate(self, tokens: int) -> None:
         check(lib.accel_session_truncate(self._handle, tokens))
@@ -203,8 +244,8 @@ class Session:
         check(lib.accel_session_save(self._handle, encode(str(path))))
 
 
-def stream(model: Any, prompt: Prompts, options: Dict[str, Any]) -> Iterator[Token]:
-    """Tokens as they come.  The model works in a thread of its own; leaving the loop ends the generation."""
+def stream(work: Callable[[Listener], Any]) -> Iterator[Token]:
+    """Tokens as they come from work(told), which runs in a thread of its own; leaving the loop ends the generation."""
     waiting: "queue.Queue[Any]" = queue.Queue()
     left = threading.Event()
 
@@ -212,14 +253,14 @@ def stream(model: Any, prompt: Prompts, options: Dict[str, Any]) -> Iterator[Tok
         waiting.put(token)
         return left.is_set()
 
-    def work() -> None:
+    def target() -> None:
         try:
-            generate(model.handle, prompt, told, options)
+            work(told)
             waiting.put(None)
         except BaseException as error:
             waiting.put(error)
 
-    thread = threading.Thread(target=work, daemon=True)
+    thread = threading.Thread(target=target, daemon=True)
     thread.start()
     try:
         while True:

@@ -4,12 +4,13 @@ from __future__ import annotations
 import ctypes as C
 import json
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import _generate
 from . import _types as T
+from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
-from ._generate import Generation, Prompts, Session, Token
+from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._pictures import Segmentation, segment_images
 from ._speech import transcribe
@@ -192,14 +193,23 @@ class Model:
 
     # ---- generation ----
 
-    def generate(self, prompts: Prompts, told: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
+    def generate(self, prompts: Prompts, told: Optional[Listener] = None, **options: Any) -> List[Generation]:
         """Goes on with a text or several, or with token ids.  Options are those of transformers' generate() and `seed`, `stop`, `logprobs`,
         `ignore_eos`, `keep_stop`, `keep_special`, `add_special_tokens`.  `told` hears each token; it ends the sequence by answering True."""
         return _generate.generate(self.handle, prompts, told, options)
 
     def stream(self, prompt: Prompts, **options: Any) -> Iterator[Token]:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
-        return _generate.stream(self, prompt, options)
+        return _generate.stream(lambda told: self.generate(prompt, told, **options))
+
+    def submit_generate(self, prompt: Union[str, Sequence[int]], told: Optional[Listener] = None, **options: Any) -> GenerationTicket:
+        """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
+        `told` is called from the queue's thread.  QueueFullError when the queue is full."""
+        return GenerationTicket(self, prompt, told, options)
+
+    def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
+        """A conversation by the model's chat template; options are those of Chat."""
+        return Chat(self, system, **options)
 
     def text2text(self, texts: Union[str, Sequence[str]], task: Optional[str] = None, source: Optional[str] = None, target: Optional[str] = None,
                   truncation: bool = False, told: Optional[Callable[[Token], Any]] = None, **options: Any) -> List[Generation]:
@@ -248,6 +258,18 @@ class Model:
         pointer = C.POINTER(T.accel_classifications)()
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
+
+    def rerank(self, query: str, documents: Sequence[str], top_k: Optional[int] = None, return_documents: bool = False,
+               function: Optional[str] = None, instruction: Optional[str] = None) -> List[Dict[str, Any]]:
+        """[{"corpus_id", "score"}, ...], best first, as sentence-transformers' CrossEncoder.rank; with return_documents also "text".
+        `instruction`: of language models of the Qwen3-Reranker kind, what makes a document relevant."""
+        how, keep = lib.accel_rerank_params_default(), (encode(function), encode(instruction))
+        how.top_k, how.function, how.instruction = top_k or 0, keep[0], keep[1]
+        pointer = C.POINTER(T.accel_ranking)()
+        check(lib.accel_rerank(self.handle, encode(query), text_array(documents), len(documents), C.byref(how), C.byref(pointer)))
+        found = [(r.document, r.score) for r in pointer.contents.item[:pointer.contents.n]]
+        lib.accel_ranking_free(C.byref(pointer))
+        return [{"corpus_id": i, "score": score, **({"text": documents[i]} if return_documents else {})} for i, score in found]
 
     def _classify_media(self, call: Any, files: Sequence[Media], top_k: int, function: Optional[str]) -> List[List[Dict[str, Any]]]:
         how, media, keep = lib.accel_classify_params_default(), media_array(files), encode(function)

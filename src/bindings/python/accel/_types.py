@@ -99,6 +99,12 @@ accel_answers = _struct("accel_answers", ("n", u32), ("count", C.POINTER(u32)), 
 accel_template_params = _struct(
     "accel_template_params", ("size", u32), ("name", text), ("tools", text), ("documents", text), ("variables", text), ("add_generation_prompt", C.c_int32),
     ("continue_final_message", C.c_int32))
+accel_rerank_params = _struct("accel_rerank_params", ("size", u32), ("top_k", u32), ("function", text), ("instruction", text))
+accel_ranked = _struct("accel_ranked", ("document", u32), ("score", f64))
+accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ranked)), ("truncated", u32))
+accel_chat_params = _struct(
+    "accel_chat_params", ("size", u32), ("system", text), ("messages", text), ("template_name", text), ("tools", text), ("documents", text),
+    ("variables", text))
 accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), ("targets", C.POINTER(accel_strings)))
 accel_fill = _struct("accel_fill", ("score", f64), ("token", i64), ("token_str", text), ("sequence", text))
 accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("count", C.POINTER(u32)), ("fill", C.POINTER(C.POINTER(accel_fill))))

@@ -1,0 +1,330 @@
+/* rerank.c - how well documents answer a query: cross-encoders (a head with one label over query and document) as
+ * sentence-transformers' CrossEncoder.rank has them, and language models that are asked for "yes" or "no" as the
+ * Qwen3-Reranker model card does it.
+ *
+ * The card's prompt: a fixed head, "<Instruct>: ...\n<Query>: ...\n<Document>: ..." cut to what the length leaves, a fixed
+ * tail; the score is log p(yes) - log p(no) behind the last token, which sigmoid makes the card's probability (and
+ * CrossEncoder's, whose LogitScore module is that difference).  What comes before the document is read once and copied.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "tasks/generate_config.h"
+#include "tasks/model_stepper.h"
+#include "tasks/processor.h"
+#include "tasks/scores.h"
+#include "tasks/tasks.h"
+
+enum { CARD_LENGTH = 8192, STEP_TOKENS = 2048, MAX_TOKEN = 1 << 24 };
+static const char card_head[] =
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
+    "Note that the answer "
+    "can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n";
+static const char card_tail[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+static const char card_instruction[] = "Given a web search query, retrieve relevant passages that answer the query";
+
+typedef struct rerank_job {
+  accel_endpoint *ep;
+  float *logit; /* [n] */
+  uint32_t n, truncated;
+} rerank_job;
+
+/* ---- cross-encoders ---- */
+
+static accel_status take_logit(void *user, const accel__piece_result *r) {
+  rerank_job *job = user;
+  job->logit[r->index] = ((const float *)r->results[0].data)[r->item]; /* [items, 1] */
+  return ACCEL_OK;
+}
+
+static accel_status run_pairs(rerank_job *job, const char *query, const char *const *documents, uint32_t n) {
+  accel_endpoint *ep = job->ep;
+  accel_status status = ACCEL_OK;
+  accel__arena scratch = {0};
+  accel__piece_list pieces;
+  uint32_t output;
+  accel__encoding *enc = calloc((size_t)n + 1, sizeof *enc);
+  const char **queries = accel__arena_array(&scratch, n, sizeof *queries);
+  if (!enc || !queries) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  for (uint32_t i = 0; i < n; i++) queries[i] = query;
+  accel__encode_options how = {.add_special_tokens = true,
+                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+                               .max_length = accel__processor_for(ep)->max_length};
+  ACCEL_GOTO(accel__encode_texts(ep, queries, documents, n, &how, enc));
+  for (uint32_t i = 0; i < n; i++) job->truncated += enc[i].pieces > 1;
+  ACCEL_GOTO(accel__list_pieces(enc, n, false, &scratch, &pieces));
+  ACCEL_GOTO(accel__output_index(ep, "logits", &output));
+  ACCEL_GOTO(accel__run_pieces(ep, "forward", &output, 1, pieces.piece, n, "ranking", take_logit, job));
+done:
+  accel__arena_free(&scratch);
+  accel__encodings_free(enc, n);
+  return status;
+}
+
+/* ---- language models ---- */
+
+/* "yes" and "no", or what a LogitScore module of modules.json names; no -1: the score is yes' logit alone. */
+typedef struct answers {
+  int64_t yes, no;
+} answers;
+
+static accel_status read_logit_score(const char *directory, const accel__json *module, accel__arena *arena, answers *out) {
+  const accel__json *path = accel__json_get(module, "path");
+  accel__json_file file = {0};
+  char *name =
+      accel__arena_printf(arena, "%s/%s/config.json", directory, path && cJSON_IsString(path) ? path->valuestring : ".");
+  if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (path && cJSON_IsString(path) && (path->valuestring[0] == '/' || strstr(path->valuestring, "..")))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s/modules.json: path '%s' leaves the model's directory", directory,
+                       path->valuestring);
+  ACCEL_TRY(accel__json_read(name, 1 << 20, &file));
+  out->no = -1;
+  accel_status status = accel__json_require(&file, file.root, "true_token_id");
+  if (status == ACCEL_OK) status = accel__json_int(&file, file.root, "true_token_id", 0, MAX_TOKEN, &out->yes);
+  if (status == ACCEL_OK) status = accel__json_int(&file, file.root, "false_token_id", 0, MAX_TOKEN, &out->no);
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status find_answers(const accel_endpoint *ep, accel__arena *arena, answers *out) {
+  const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
+  char *path = accel__path_join(arena, ep->directory, "modules.json");
+  accel__json_file file = {0};
+  *out = (answers){accel__token_to_id(tok, "yes", 3), accel__token_to_id(tok, "no", 2)};
+  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = accel__file_exists(path) ? accel__json_read(path, 1 << 20, &file) : ACCEL_OK;
+  ACCEL_JSON_EACH(module, status == ACCEL_OK ? file.root : NULL) {
+    const accel__json *type = accel__json_get(module, "type");
+    if (status == ACCEL_OK && type && cJSON_IsString(type) && accel__ends_with(type->valuestring, ".LogitScore"))
+      status = read_logit_score(ep->directory, module, arena, out);
+  }
+  accel__json_free(&file);
+  ACCEL_TRY(status);
+  int64_t most = out->yes > out->no ? out->yes : out->no;
+  if (out->yes < 0 || accel__token_to_id(tok, "<|im_start|>", 12) < 0)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: no reranker of the Qwen3-Reranker kind: its tokenizer has no '%s'",
+                       ep->name, out->yes < 0 ? "yes" : "<|im_start|>");
+  if (most >= ep->model->vocab_size)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: token %lld of its answers is beyond the vocabulary of %lld", ep->name,
+                       (long long)most, (long long)ep->model->vocab_size);
+  return ACCEL_OK;
+}
+
+/* The whole prompts as tokens: list[n], all in arena memory; list[n] is what comes before any document. */
+static accel_status make_prompts(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
+                                 const char *instruction, accel__arena *arena, accel__ids *list) {
+  accel_endpoint *ep = job->ep;
+  const accel__processor *p = accel__processor_for(ep);
+  const char *const fixed[2] = {card_head, card_tail};
+  accel__encoding ends[2] = {{0}, {0}}, *enc = calloc((size_t)n + 1, sizeof *enc);
+  const char **texts = accel__arena_array(arena, (size_t)n + 1, sizeof *texts);
+  accel_status status = ACCEL_OK;
+  if (!enc || !texts) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
+  for (uint32_t i = 0; i <= n; i++) {
+    texts[i] = accel__arena_printf(arena, "<Instruct>: %s\n<Query>: %s\n<Document>:%s%s",
+                                   instruction ? instruction : card_instruction, query, i < n ? " " : "",
+                                   i < n ? documents[i] : "");
+    if (!texts[i]) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  }
+  accel__encode_options how = {.add_special_tokens = false};
+  ACCEL_GOTO(accel__encode_texts(ep, fixed, NULL, 2, &how, ends));
+  uint32_t length = p->asked_length || p->max_length < CARD_LENGTH ? p->max_length : CARD_LENGTH;
+  size_t around = ends[0].n + ends[1].n;
+  if (length <= around)
+    ACCEL_GOTO(accel__fail(ACCEL_ERROR_LIMIT, "%s: %u tokens leave no room beside the %zu of the prompt", ep->name, length,
+                           around));
+  how = (accel__encode_options){
+      .add_special_tokens = true, .truncation = ACCEL__TRUNCATE_LONGEST_FIRST, .max_length = length - (uint32_t)around};
+  ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n + 1, &how, enc));
+  for (uint32_t i = 0; i <= n; i++) {
+    size_t all = ends[0].n + enc[i].n + (i < n ? ends[1].n : 0);
+    int32_t *ids = accel__arena_array(arena, all, sizeof *ids);
+    if (!ids) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+    memcpy(ids, ends[0].ids, ends[0].n * sizeof *ids);
+    if (enc[i].n) memcpy(ids + ends[0].n, enc[i].ids, enc[i].n * sizeof *ids);
+    if (i < n) memcpy(ids + ends[0].n + enc[i].n, ends[1].ids, ends[1].n * sizeof *ids);
+    list[i] = (accel__ids){ids, (uint32_t)all};
+    job->truncated += i < n && enc[i].pieces > 1;
+  }
+done:
+  accel__encodings_free(enc, n + 1);
+  for (int i = 0; i < 2; i++) accel__encoding_free(&ends[i]);
+  return status;
+}
+
+/* One session's sequences: the prompts, and the one that has read what comes before the documents. */
+typedef struct readers {
+  accel__session *session;
+  const accel__stepper *model;
+  int32_t start;
+  accel__ids before;
+} readers;
+
+/* Reads ids[held .. n) of a sequence but for at most STEP_TOKENS of them, which are left in *item. */
+static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t held, accel__step_item *item) {
+  for (;; held += STEP_TOKENS) {
+    uint32_t rest = ids.n - held;
+    *item = (accel__step_item){
+        .sequence = sequence, .ids = ids.id + held, .n = rest < STEP_TOKENS ? rest : STEP_TOKENS, .held = held};
+    if (rest <= STEP_TOKENS) return ACCEL_OK;
+    ACCEL_TRY(r->model->step(r->model->self, item, 1));
+  }
+}
+
+/* A sequence that has read as much of `ids` as the common start gives; what that is does not depend on the other prompts. */
+static accel_status seat(const readers *r, accel__ids ids, int32_t *sequence, uint32_t *held) {
+  uint32_t same = 0;
+  while (same < r->before.n && same + 1 < ids.n && r->before.id[same] == ids.id[same]) same++;
+  *held = same;
+  if ((*sequence = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
+  if (!same) return ACCEL_OK;
+  ACCEL_TRY(r->model->copy(r->model->self, r->start, *sequence));
+  if (same == r->before.n) return ACCEL_OK;
+  accel_status status = accel__session_control(r->session, ACCEL_PLUGIN_SESSION_TRUNCATE, *sequence, same);
+  if (status != ACCEL_ERROR_UNSUPPORTED) return status;
+  accel__clear_error(); /* states that cannot go back begin anew */
+  *held = 0;
+  return accel__session_control(r->session, ACCEL_PLUGIN_SESSION_RESET, *sequence, 0);
+}
+
+static accel_status step_items(rerank_job *job, const readers *r, const answers *a, accel__step_item *item, uint32_t first,
+                               uint32_t n) {
+  ACCEL_TRY(r->model->step(r->model->self, item, n));
+  for (uint32_t i = 0; i < n; i++) {
+    job->logit[first + i] = item[i].scores[a->yes] - (a->no < 0 ? 0 : item[i].scores[a->no]);
+    r->model->drop(r->model->self, item[i].sequence);
+  }
+  accel__report_progress(job->ep->ctx, "ranking", first + n, job->n);
+  return ACCEL_OK;
+}
+
+static accel_status run_prompts(rerank_job *job, readers *r, const answers *a, const accel__ids *list,
+                                accel__step_item *item) {
+  uint32_t waiting = 0, tokens = 0;
+  r->before = list[job->n];
+  if ((r->start = r->model->number(r->model->self)) < 0) return accel__no_memory(0);
+  ACCEL_TRY(read_most(r, r->start, r->before, 0, item));
+  ACCEL_TRY(r->model->step(r->model->self, item, 1));
+  for (uint32_t i = 0; i < job->n; i++) {
+    int32_t sequence;
+    uint32_t held;
+    ACCEL_TRY(seat(r, list[i], &sequence, &held));
+    if (waiting && tokens + list[i].n - held > STEP_TOKENS) {
+      ACCEL_TRY(step_items(job, r, a, item, i - waiting, waiting));
+      waiting = tokens = 0;
+    }
+    ACCEL_TRY(read_most(r, sequence, list[i], held, &item[waiting]));
+    tokens += item[waiting++].n;
+  }
+  return waiting ? step_items(job, r, a, item, job->n - waiting, waiting) : ACCEL_OK;
+}
+
+static accel_status ask(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
+                        const char *instruction) {
+  accel_endpoint *ep = job->ep;
+  accel__arena scratch = {0};
+  accel__model_stepper stepper = {0};
+  readers r = {.model = &stepper.stepper};
+  answers a;
+  accel__ids *list = accel__arena_array(&scratch, (size_t)n + 1, sizeof *list);
+  accel__step_item *item = accel__arena_array(&scratch, n, sizeof *item);
+  accel_status status = list && item ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) status = find_answers(ep, &scratch, &a);
+  if (status == ACCEL_OK) status = make_prompts(job, query, documents, n, instruction, &scratch, list);
+  if (status == ACCEL_OK) status = accel__session_open(ep, &r.session);
+  if (status == ACCEL_OK) status = accel__model_stepper_open(r.session, &stepper);
+  if (status == ACCEL_OK) status = run_prompts(job, &r, &a, list, item);
+  accel__model_stepper_close(&stepper);
+  accel__session_close(&r.session);
+  accel__arena_free(&scratch);
+  return status;
+}
+
+/* ---- scores ---- */
+
+/* The activation that the model's files name: config_sentence_transformers.json, then config.json in its two spellings.  A
+ * class that is not torch's is passed over, as CrossEncoder does with code it does not trust. */
+static accel_status own_function(const accel_endpoint *ep, accel__arena *arena, accel__score_function *out) {
+  accel__json_file file = {0};
+  const accel__json *newer = accel__json_get(ep->config.root, "sentence_transformers");
+  const accel__json *place[3] = {NULL, accel__json_get(newer, "activation_fn"),
+                                 accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
+  char *path = ep->directory ? accel__path_join(arena, ep->directory, "config_sentence_transformers.json") : NULL;
+  accel_status status = path && accel__file_exists(path) ? accel__json_read(path, 1 << 20, &file) : ACCEL_OK;
+  if (status == ACCEL_OK) place[0] = accel__json_get(file.root, "activation_fn");
+  *out = ACCEL__SCORE_SIGMOID;
+  for (int i = 2; i >= 0 && status == ACCEL_OK; i--) { /* the first that is there is the last to count */
+    const char *name = place[i] && cJSON_IsString(place[i]) ? place[i]->valuestring : NULL;
+    if (!name || !accel__starts_with(name, "torch.")) continue;
+    if (accel__ends_with(name, ".Identity"))
+      *out = ACCEL__SCORE_NONE;
+    else if (accel__ends_with(name, ".Sigmoid"))
+      *out = ACCEL__SCORE_SIGMOID;
+    else
+      status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: activation_fn '%s' is not supported; known: Sigmoid Identity",
+                           i ? ep->config.name : file.name, name);
+  }
+  accel__json_free(&file);
+  return status;
+}
+
+static accel_status choose_function(const accel_endpoint *ep, const char *name, accel__arena *arena,
+                                    accel__score_function *out) {
+  if (!name) return own_function(ep, arena, out);
+  if (strcmp(name, "sigmoid") && strcmp(name, "none"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: sigmoid none", name);
+  *out = strcmp(name, "none") ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_NONE;
+  return ACCEL_OK;
+}
+
+static int best_first(const void *a, const void *b) {
+  const accel_ranked *x = a, *y = b;
+  if (x->score != y->score) return x->score < y->score ? 1 : -1;
+  return x->document < y->document ? -1 : 1;
+}
+
+static accel_status score(rerank_job *job, const char *query, const char *const *documents, uint32_t n,
+                          const accel_rerank_params *params) {
+  accel_endpoint *ep = job->ep;
+  bool asks = accel__endpoint_entry(ep, "decode") >= 0;
+  if (asks) {
+    if (ep->model->is_encoder_decoder)
+      return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s is no reranker", ep->name, ep->model->architecture);
+    ACCEL_TRY(accel__processor_check(ep, ep->model->task));
+    return n ? ask(job, query, documents, n, params->instruction) : ACCEL_OK;
+  }
+  ACCEL_TRY(accel__processor_check(ep, "text-classification"));
+  if (params->instruction)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a %s takes no instruction", ep->name, ep->model->architecture);
+  if (ep->model->num_labels != 1)
+    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: its head has %lld labels; a reranker's has one", ep->name,
+                                     (long long)ep->model->num_labels),
+                         "accel classify (accel_classify) gives all labels of a pair");
+  return run_pairs(job, query, documents, n);
+}
+
+accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *const *documents, uint32_t n,
+                           const accel_rerank_params *params, accel_ranking **out) {
+  accel_status status = ACCEL_OK;
+  accel_ranking *result = accel__task_result(sizeof *result);
+  rerank_job job = {.ep = ep, .n = n, .logit = calloc((size_t)n + 1, sizeof *job.logit)};
+  accel__score_function function = ACCEL__SCORE_SIGMOID;
+  *out = NULL;
+  if (!result || !job.logit) ACCEL_GOTO(accel__no_memory(n * sizeof *job.logit));
+  ACCEL_GOTO(choose_function(ep, params->function, accel__task_arena(result), &function));
+  ACCEL_GOTO(score(&job, query, documents, n, params));
+  accel_ranked *item = accel__arena_array(accel__task_arena(result), n, sizeof *item);
+  if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  for (uint32_t i = 0; i < n; i++)
+    item[i] = (accel_ranked){
+        .document = i, .score = (double)(function == ACCEL__SCORE_SIGMOID ? accel__sigmoid(job.logit[i]) : job.logit[i])};
+  qsort(item, n, sizeof *item, best_first);
+  *result =
+      (accel_ranking){.n = params->top_k && params->top_k < n ? params->top_k : n, .item = item, .truncated = job.truncated};
+done:
+  free(job.logit);
+  if (status != ACCEL_OK) accel__task_free(result), result = NULL;
+  *out = result;
+  return status;
+}
