@@ -48,18 +48,28 @@ static const char *words_of(accel__build *b, const accel__bart *c, bool decoder)
   return decoder ? "encoder.embed_tokens" : "decoder.embed_tokens";
 }
 
-/* sin in the first half of the columns, cos in the second (Marian, Pegasus). */
+/* sin in the first half of the columns, cos in the second. */
+static float marian_sinusoid(const accel__bart *c, int64_t p, int64_t i) {
+  int64_t half = (c->hidden + 1) / 2, pair = i < half ? i : i - half;
+  double angle = (double)p / pow(10000.0, 2.0 * (double)pair / (double)c->hidden);
+  return (float)(i < half ? sin(angle) : cos(angle));
+}
+
+/* In fp32 step by step, as torch computes it; an odd column at the end is 0. */
+static float fairseq_sinusoid(const accel__build *b, const accel__bart *c, int64_t p, int64_t i) {
+  int64_t half = c->hidden / 2, pair = i < half ? i : i - half;
+  float angle = (float)(p + b->model->pad_id + 1) * expf((float)pair * -(float)(log(10000.0) / (double)(half - 1)));
+  return i >= 2 * half ? 0 : i < half ? sinf(angle) : cosf(angle);
+}
+
 static accel__tensor sinusoids(accel__build *b, const accel__bart *c) {
-  int64_t shape[2] = {c->positions, c->hidden}, half = (c->hidden + 1) / 2;
+  int64_t shape[2] = {c->positions, c->hidden};
   if (b->table >= 0) return b->table;
   float *value = accel__arena_array(b->arena, (size_t)(c->positions * c->hidden), sizeof *value);
   if (value == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for positions");
   for (int64_t p = 0; p < c->positions; p++)
-    for (int64_t i = 0; i < c->hidden; i++) {
-      int64_t pair = i < half ? i : i - half;
-      double angle = (double)p / pow(10000.0, 2.0 * (double)pair / (double)c->hidden);
-      value[p * c->hidden + i] = (float)(i < half ? sin(angle) : cos(angle));
-    }
+    for (int64_t i = 0; i < c->hidden; i++)
+      value[p * c->hidden + i] = c->behind_pad ? fairseq_sinusoid(b, c, p, i) : marian_sinusoid(c, p, i);
   return b->table = accel__constant_f32(b->p, "positions", 2, shape, value);
 }
 
@@ -186,12 +196,16 @@ static accel__seq2seq describe(const accel__bart *c) {
 
 accel_status accel__bart_build(accel__build *b, accel__bart *c) {
   ACCEL_TRY(read_config(b, c));
+  if (c->behind_pad && c->hidden < 4)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: d_model is %lld; positions need at least 4", b->file->name,
+                       (long long)c->hidden);
   if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2; /* whatever the config says */
   accel__seq2seq how = describe(c);
+  const accel__input_default places = c->behind_pad ? ACCEL__DEFAULT_MASK_CUMSUM : ACCEL__DEFAULT_ARANGE;
   accel__add_tokens(b, c->encoder.vocab);
-  accel__add_positions(b, c->positions, ACCEL__DEFAULT_ARANGE, 0);
+  accel__add_positions(b, c->positions, places, 0);
   accel__add_decoder_tokens(b, c->decoder.vocab, c->shifted);
-  accel__add_positions(b, c->positions, ACCEL__DEFAULT_ARANGE, 0);
+  accel__add_positions(b, c->positions, places, 0);
   if (accel__is_class(b, "ForSequenceClassification")) accel__add_eos_row(b);
   return accel__seq2seq_build(b, &how);
 }

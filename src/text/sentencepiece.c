@@ -152,7 +152,8 @@ static accel_status put_token(writer *w, const char *text, size_t n, double scor
     put(w, "]");
   }
   w->n++;
-  return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b) : accel__spm_malformed(w->m->name, "more than 4194304 pieces");
+  return w->n < ACCEL__TOKENS_MAX ? accel__buffer_status(w->b)
+                                  : accel__spm_malformed(w->m->name, "more than 4194304 pieces");
 }
 
 static accel_status put_text(writer *w, const char *text, double score) { return put_token(w, text, strlen(text), score); }
@@ -353,7 +354,8 @@ static accel_status put_added_tokens(writer *w) {
     bool is_special = p->type == ACCEL__SPM_CONTROL || (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
     for (int k = 0; k < 4; ++k)
       is_special = is_special || (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
-    if (p->type == ACCEL__SPM_CONTROL || p->type == ACCEL__SPM_USER_DEFINED) ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
+    if (p->type == ACCEL__SPM_CONTROL || p->type == ACCEL__SPM_USER_DEFINED)
+      ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
   }
   for (int i = 0; i < 4; ++i) {
     if (named[i]) ACCEL_TRY(put_added(w, named[i], strlen(named[i]), true, false));
@@ -507,6 +509,10 @@ accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char
   accel__spm m;
   family f = *family_of(config ? config->root : NULL);
   writer w = {.m = &m, .f = &f, .config = config, .b = out};
+  const accel__json *class = accel__json_get(config ? config->root : NULL, "tokenizer_class");
+  if (cJSON_IsString(class) && !strcmp(class->valuestring, "M2M100Tokenizer"))
+    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: M2M100Tokenizer's vocab.json is not supported", name),
+                         "give token ids; NLLB's tokenizers have a tokenizer.json");
   accel_status status = accel__spm_read(data, n, name, &m);
   bool bpe = m.kind == ACCEL__SPM_BPE;
   if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)

@@ -351,6 +351,8 @@ def bart_fixtures():
     apart = T.MarianConfig(**{**marian, "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 39, "decoder_start_token_id": 38, "pad_token_id": 38, "encoder_layers": 1,
                               "decoder_layers": 1})
     yield "marian_apart", dict(config=apart, classes=["MarianMTModel"], cases=("single",), make=make_seq2seq)
+    many = T.M2M100Config(**{**small, "d_model": 21, "decoder_attention_heads": 3, "activation_function": "relu"})
+    yield "m2m_100", dict(config=many, classes=["M2M100ForConditionalGeneration", "M2M100Model"], cases=("right", "left"), make=make_seq2seq)
     pegasus = {**small, "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1, "activation_function": "relu"}
     yield "pegasus", dict(config=T.PegasusConfig(**pegasus), classes=["PegasusForConditionalGeneration", "PegasusModel"], cases=("right",), make=make_seq2seq,
                           drop=("embed_positions",))

@@ -74,6 +74,9 @@ MODELS = {
                          "beam": (ONE, dict(max_new_tokens=12, num_beams=4, num_return_sequences=2))}),
     "generate_marian_apart": (T.MarianConfig(**bart(pad_token_id=27, decoder_start_token_id=27, bos_token_id=None, eos_token_id=0, share_encoder_decoder_embeddings=False,
                                                     decoder_vocab_size=28)), "MarianMTModel", dict(bad_words_ids=[[27]]), BASE),
+    # as facebook/nllb-200-distilled-600M has it
+    "generate_m2m_100": (T.M2M100Config(**bart(scale_embedding=True, activation_function="relu")), "M2M100ForConditionalGeneration", dict(max_length=30), {
+        **BASE, "language": (BATCH, dict(max_new_tokens=12, forced_bos_token_id=31, num_beams=4))}),
     "generate_pegasus": (T.PegasusConfig(**bart(pad_token_id=0, decoder_start_token_id=0, eos_token_id=1, activation_function="relu", scale_embedding=True)),
                          "PegasusForConditionalGeneration", dict(forced_eos_token_id=1, length_penalty=0.8, num_beams=8, max_length=20),
                          {"model": (ONE, {}), "batch": (BATCH, {}), "greedy": (ONE, dict(max_new_tokens=32, num_beams=1)),

@@ -48,6 +48,7 @@ static const char *const models[][2] = {
     {"bart", "BartForConditionalGeneration"},
     {"mbart", "MBartForConditionalGeneration"},
     {"marian", "MarianMTModel"},
+    {"m2m_100", "M2M100ForConditionalGeneration"},
     {"mamba", "MambaForCausalLM"},
     {"mamba2", "Mamba2ForCausalLM"},
     {"pegasus", "PegasusForConditionalGeneration"},
