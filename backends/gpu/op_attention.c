@@ -1,18 +1,10 @@
 /* op_attention.c - attention over operands. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "gpu/op_attention.h"
 
 enum { MORE = 8, MAX_TABLE = 65536 }; /* attention.k: words before the lists */
-
-int32_t gpu_support_attention(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t n) {
-  (void)program;
-  if (node->state < 0 || kit_result(node, 1) < 0) return ACCEL_PLUGIN_NATIVE;
-  snprintf(why, n, "the GPU kernels give no attention weights over a session's keys yet");
-  return ACCEL_PLUGIN_NO;
-}
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -9,7 +9,13 @@
 
 #include "gpu/op_attention.h"
 
-enum { WORDS = 6, CARRIED_IN = 128, CARRIED_OUT = 256, BY_POSITION = 4 }; /* attention.k: words of an item, flags */
+enum {
+  WORDS = 6,
+  CARRIED_IN = 128,
+  CARRIED_OUT = 256,
+  WRITES = 512,
+  BY_POSITION = 4
+}; /* attention.k: words of an item, flags */
 
 typedef struct sequence {
   kit_state_view view;
@@ -160,13 +166,16 @@ static const gpu_memory *first_page(const kv *s) {
   return NULL;
 }
 
-static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, int32_t carried, accel_plugin_error *error) {
+/* y, or with `probs` what attention.k does for the listed heads. */
+static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool probs, int32_t carried,
+                      accel_plugin_error *error) {
   const kit_launch *l = s->l;
   const gpu_attention *a = &s->a;
   const kit_state_view *v = &s->sequence[0].view;
   const uint32_t bytes = element_bytes(v->dtype);
   const int64_t rows = l->in[GPU_Q].dim[0];
-  gpu_call c = gpu_call_new(s->run, l, GPU_K_attention_pages_f32 + variant_of(v->dtype));
+  gpu_call c =
+      gpu_call_new(s->run, l, (probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32) + variant_of(v->dtype));
   gpu_tensor(&c, &l->in[GPU_Q]);
   gpu_bind(&c, page ? gpu_pool_chunk(page) : gpu_none(s->run));
   gpu_tensor(&c, &l->in[GPU_BIAS]);
@@ -181,7 +190,7 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, int32_t 
   gpu_tensor(&c, &l->in[GPU_REL_K]);
   gpu_tensor(&c, &l->in[GPU_REL_Q]);
   gpu_bind(&c, gpu_workspace_at(l, 0, l->workspace_bytes));
-  gpu_tensor(&c, &l->out[0]);
+  gpu_tensor(&c, &l->out[probs ? 1 : 0]);
   gpu_int(&c, rows);
   gpu_int(&c, s->items);
   gpu_int(&c, a->heads);
@@ -198,20 +207,23 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, int32_t 
   gpu_int(&c, a->bias_kind);
   gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, a->dk ? 1.0 / sqrt((double)a->dk) : 1.0));
   gpu_float(&c, kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0));
-  return gpu_dispatch_rows(&c, rows * a->heads, error);
+  return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
 }
 
-static int32_t attend_all(kv *s, accel_plugin_error *error) {
+/* Once over all pages.  probs: the maximum and sum of each listed row, which the next pass reads (`writes`). */
+static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *error) {
   const size_t words = (size_t)s->items * WORDS + (size_t)s->n_pages + 1;
   int32_t *table = malloc(words * sizeof *table), carried = 0, rc = ACCEL_PLUGIN_OK;
   if (!table) return kit_no_memory(error, words * sizeof *table);
+  for (int32_t i = 0; i < s->items; i++) s->sequence[i].next = 0;
+  if (writes) carried = CARRIED_IN | WRITES;
   for (bool more = true; !rc && more;) {
     const gpu_memory *page = first_page(s);
     gpu_binding pages;
     more = next_pages(s, page ? page->chunk : NULL, table);
     rc = gpu_constant(s->run, table, (words - 1) * sizeof *table, &pages, error);
-    if (!rc) rc = attend(s, page, pages, carried | (more ? CARRIED_OUT : 0), error);
-    carried = CARRIED_IN;
+    if (!rc) rc = attend(s, page, pages, probs, carried | (more ? CARRIED_OUT : 0), error);
+    carried |= CARRIED_IN;
   }
   free(table);
   return rc;
@@ -229,6 +241,7 @@ static int32_t prepare(kv *s, accel_plugin_error *error) {
   a->heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_HEADS, 1);
   a->kv_heads = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KV_HEADS, a->heads);
   a->bias_kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_BIAS_KIND, ACCEL_PLUGIN_BIAS_NONE);
+  a->n_probs = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_PROBS, &a->probs);
   if (a->heads < 1 || a->kv_heads < 1 || a->heads % a->kv_heads || state->heads != a->kv_heads)
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "%lld heads over %lld key heads; the state has %d",
                            (long long)a->heads, (long long)a->kv_heads, state->heads);
@@ -283,7 +296,11 @@ int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_erro
   if (!rc) rc = find_keys(&s, error);
   if (!rc && kit_has(&l->in[GPU_Q])) {
     rc = upload_positions(&s, error);
-    if (!rc && kit_has(&l->out[0])) rc = attend_all(&s, error);
+    if (!rc && kit_has(&l->out[0])) rc = attend_all(&s, false, false, error);
+    if (!rc && kit_has(&l->out[1]) && l->out[1].elements) {
+      rc = attend_all(&s, true, false, error);
+      if (!rc) rc = attend_all(&s, true, true, error);
+    }
   } else if (!rc && kit_has(&l->out[0])) {
     rc = nothing(run, l, error);
   }
@@ -294,6 +311,8 @@ int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_erro
 uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *l) {
   (void)self;
   if (l->node->state < 0 || !kit_has(&l->in[GPU_Q])) return 0;
-  const int64_t heads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEADS, 1);
-  return (uint64_t)(l->in[GPU_Q].dim[0] * heads * (l->program->state[l->node->state].v_dim + 2)) * 4;
+  const int64_t *listed, heads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEADS, 1);
+  const int64_t rows = heads * (l->program->state[l->node->state].v_dim + 2),
+                probs = 2 * (int64_t)kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_PROBS, &listed);
+  return (uint64_t)(l->in[GPU_Q].dim[0] * (rows > probs ? rows : probs)) * 4;
 }

@@ -278,8 +278,6 @@ GPU_OP(moe);
 GPU_OP(allreduce);
 GPU_OP(selective_scan);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node, char *why, size_t why_size);
-int32_t gpu_support_attention(const accel_plugin_program *program, const accel_plugin_node *node, char *why,
-                              size_t why_size);
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_attention(const gpu_self *self, const kit_launch *shapes);
 uint64_t gpu_workspace_moe(const gpu_self *self, const kit_launch *shapes);

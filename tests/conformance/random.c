@@ -9,6 +9,7 @@ typedef struct maker {
   conf_cases *cases;
   conf_case *c;
   uint64_t state;
+  int64_t shortest; /* of the sequences of a ragged space; 0: 1 */
 } maker;
 
 static uint64_t next(maker *m) { /* splitmix64 */
@@ -81,7 +82,8 @@ static void set_list(maker *m, accel_plugin_attr_key key, uint32_t n, const int6
 static int64_t ragged(maker *m, int64_t items, int64_t longest) {
   int32_t *lengths = accel__arena_alloc(&m->cases->arena, (size_t)items * 4 + 4);
   int64_t rows = 0;
-  for (int64_t i = 0; lengths && i < items; i++) rows += lengths[i] = (int32_t)between(m, 1, longest);
+  for (int64_t i = 0; lengths && i < items; i++)
+    rows += lengths[i] = (int32_t)between(m, m->shortest ? m->shortest : 1, longest);
   m->c->run[0].lengths[m->c->n_space] = lengths;
   m->c->run[0].items[m->c->n_space] = items;
   m->c->spaces[m->c->n_space++].ragged = true;
@@ -134,6 +136,26 @@ static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t it
   set(m, ACCEL_F(SCALE, 0.125));
   set(m, ACCEL_I(Q_SPACE, 0));
   set(m, ACCEL_I(KV_SPACE, 0));
+}
+
+/* Keys kept in a session, more of them than a page holds, and the weights of some heads over them. */
+static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items, int64_t longest, int causal) {
+  m->shortest = longest - longest / 10;
+  attention(m, heads, kv, d, items, longest, causal, -1);
+  m->shortest = 0;
+  conf_case *c = m->c;
+  c->name = accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.session_probs", m->cases->n - 1);
+  c->has_state = true;
+  c->state = (accel_plugin_state){.name = "state",
+                                  .kind = ACCEL_PLUGIN_STATE_KV,
+                                  .heads = (int32_t)kv,
+                                  .k_dim = (int32_t)d,
+                                  .v_dim = (int32_t)d,
+                                  .share = -1};
+  c->wanted[1] = true;
+  set_list(m, ACCEL_PLUGIN_ATTR_PROBS, DIMS(heads - 1, 0));
+  c->run[0].n_sequence = (uint32_t)items;
+  for (int64_t i = 0; i < items; i++) c->run[0].sequence[i] = (int32_t)i;
 }
 
 static void encoder_ops(maker *m) {
@@ -228,6 +250,8 @@ const char *conf_random(uint64_t seed, conf_cases *out) {
   attention(&m, 4, 4, 64, 2, 120, 0, 16);
   attention(&m, 6, 3, 80, 4, 50, 1, 20);
   attention(&m, 3, 3, 20, 6, 40, 0, -1);
+  session_probs(&m, 2, 1, 8, 2, 290, 1);
+  session_probs(&m, 3, 3, 8, 4, 20, 0);
   encoder_ops(&m);
   image_ops(&m);
   return NULL;
