@@ -265,12 +265,12 @@ static void place_keys(const job *j, int32_t item, int64_t g, cpu_attention *a) 
     const int64_t size = cpu_kv_bytes(s->state.dtype);
     a->kv = s->state.dtype;
     a->page = s->state.page;
-    a->k_offset = g * a->dk * size;
-    a->v_offset = (int64_t)s->state.v_offset + g * a->dv * size;
+    a->k_offset = g * (int64_t)s->state.k_head;
+    a->v_offset = (int64_t)s->state.v_offset + g * (int64_t)s->state.v_head;
     a->ldk = (int64_t)s->state.k_row / size;
     a->ldv = (int64_t)s->state.v_row / size;
-    a->k_scale = (int64_t)kit_kv_scales((int32_t)j->kv_heads, (int32_t)a->dk) + g * (4 - a->dk); /* from a head's codes */
-    a->v_scale = (int64_t)kit_kv_scales((int32_t)j->kv_heads, (int32_t)a->dv) + g * (4 - a->dv);
+    a->k_scale = (int64_t)kit_kv_scale(a->dk);
+    a->v_scale = (int64_t)kit_kv_scale(a->dv);
     if (kit_has(k) && kit_has(&l->in[MASK])) a->mask = kit_i32(&l->in[MASK]) + j->kv.start[item];
     a->mask_from = s->state.past;
   } else {
@@ -495,9 +495,10 @@ static void write_row(const job *j, int32_t row, int32_t item) {
   for (int value = 0; value < 2; value++) {
     const kit_tensor *t = &j->l->in[value ? VALUE : K];
     const int64_t dim = value ? j->base.dv : j->base.dk;
-    char *to = value ? kit_state_v(s, at) : kit_state_k(s, at);
-    float *scale = (float *)(void *)(to + kit_kv_scales((int32_t)j->kv_heads, (int32_t)dim)); /* of I8, else not looked at */
-    j->s->kernels.store(s->dtype, kit_f32(t) + row * t->row_stride, j->kv_heads, dim, to, scale);
+    for (int64_t h = 0; h < j->kv_heads; h++) {
+      void *to = value ? kit_state_v(s, at, h) : kit_state_k(s, at, h);
+      j->s->kernels.store(s->dtype, kit_f32(t) + row * t->row_stride + h * dim, dim, to);
+    }
   }
 }
 

@@ -127,7 +127,7 @@ static void estimate_states(const accel_plugin_program *p, const accel_plugin_op
     const accel_plugin_state *s = &p->state[i];
     if (s->share >= 0) continue;
     if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV)
-      out->state_per_token += kit_kv_row(dtype, s->heads, s->k_dim) + kit_kv_row(dtype, s->heads, s->v_dim) + 4;
+      out->state_per_token += (uint64_t)s->heads * (kit_kv_head(dtype, s->k_dim) + kit_kv_head(dtype, s->v_dim)) + 4;
     else if (s->kind == ACCEL_PLUGIN_STATE_SSM)
       out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
     else

@@ -36,7 +36,8 @@ static int64_t keys_of(const kit_launch *l, const kit_rows *kv, int32_t item, do
   kit_state_view view;
   if (l->node->state < 0 || !l->state) return kv->start[item + 1] - kv->start[item];
   if (kit_state_read(l, (uint32_t)item, &view, NULL)) return 0;
-  *bytes += (double)view.length * (double)(view.k_row + view.v_row);
+  const uint64_t head = kit_kv_head(view.dtype, view.state->k_dim) + kit_kv_head(view.dtype, view.state->v_dim);
+  *bytes += (double)view.length * (double)((uint64_t)view.state->heads * head);
   return view.length;
 }
 

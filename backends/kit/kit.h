@@ -201,17 +201,18 @@ uint32_t kit_inplace(const accel_plugin_program *program, const accel_plugin_nod
 
 /* ---- 5. state of sessions, as seen by a launch ---- */
 
-/* A row of keys or of values: heads * dim elements.  Those of I8 are codes, and after them, at byte kit_kv_scales, there is
- * an fp32 scale for each head: value = code * scale. */
-static inline uint64_t kit_kv_scales(int32_t heads, int32_t dim) { return ((uint64_t)heads * (uint64_t)dim + 3) / 4 * 4; }
-static inline uint64_t kit_kv_row(uint8_t dtype, int32_t heads, int32_t dim) {
-  if (dtype == ACCEL_PLUGIN_I8) return kit_kv_scales(heads, dim) + 4 * (uint64_t)heads;
-  return (uint64_t)heads * (uint64_t)dim * (dtype == ACCEL_PLUGIN_F32 ? 4 : 2);
+/* Bytes of one head of a row of keys or values: dim elements, or codes (I8) and behind them, at byte kit_kv_scale, the fp32
+ * scale that they are to be multiplied with. */
+static inline uint64_t kit_kv_scale(int64_t dim) { return ((uint64_t)dim + 3) / 4 * 4; }
+static inline uint64_t kit_kv_head(uint8_t dtype, int64_t dim) {
+  if (dtype == ACCEL_PLUGIN_I8) return kit_kv_scale(dim) + 4;
+  return (uint64_t)dim * (dtype == ACCEL_PLUGIN_F32 ? 4 : 2);
 }
 
-/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : K rows, then at
- * byte v_offset V rows (kit_kv_row), elements of `dtype`.  CONV, SSM: `current` (NULL: zeros) is
- * read, `next` is written whole. */
+/* One sequence's part of the node's state.  KV: page p holds rows p*KIT_PAGE_ROWS .. : head h of
+ * row r (counted in the page) of K is at byte r*k_row + h*k_head, of V at v_offset + r*v_row + h*v_head; elements of
+ * `dtype`, kit_kv_head.  In host memory a head's rows follow each other, so that they are read in one stream; on devices a
+ * row's heads do.  CONV, SSM: `current` (NULL: zeros) is read, `next` is written whole. */
 typedef struct kit_state_view {
   const accel_plugin_state *state;
   uint8_t dtype;
@@ -219,8 +220,8 @@ typedef struct kit_state_view {
   int32_t length;          /* rows to attend to, those just reserved included */
   const int32_t *position; /* [length], host memory */
   void *const *page;
-  uint64_t k_row, v_row, v_offset; /* bytes */
-  const void *current;             /* floats in host memory, or a device buffer */
+  uint64_t k_row, v_row, k_head, v_head, v_offset; /* bytes */
+  const void *current;                             /* floats in host memory, or a device buffer */
   void *next;
   uint64_t elements; /* of current and next */
 } kit_state_view;
@@ -239,12 +240,13 @@ int32_t kit_state_step(const kit_launch *launch, uint32_t item, int32_t rows, ui
  * first.. of the pages. */
 void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
                      const float *v, int64_t v_stride);
-/* Address of row `row` of K or V. */
-static inline void *kit_state_k(const kit_state_view *v, int32_t row) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row;
+/* Address of head `head` of row `row` of K or V. */
+static inline void *kit_state_k(const kit_state_view *v, int32_t row, int64_t head) {
+  return (char *)v->page[row / KIT_PAGE_ROWS] + (uint64_t)(row % KIT_PAGE_ROWS) * v->k_row + (uint64_t)head * v->k_head;
 }
-static inline void *kit_state_v(const kit_state_view *v, int32_t row) {
-  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset + (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row;
+static inline void *kit_state_v(const kit_state_view *v, int32_t row, int64_t head) {
+  return (char *)v->page[row / KIT_PAGE_ROWS] + v->v_offset + (uint64_t)(row % KIT_PAGE_ROWS) * v->v_row +
+         (uint64_t)head * v->v_head;
 }
 
 /* ---- 6. weights ---- */

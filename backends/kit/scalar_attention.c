@@ -30,6 +30,10 @@ static void widen(uint8_t dtype, const void *from, int64_t n, float *to) {
   if (dtype == ACCEL_PLUGIN_F32) memcpy(to, from, (size_t)n * 4);
   for (int64_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) to[i] = accel_fp16_to_f32(((const uint16_t *)from)[i]);
   for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) to[i] = accel_bf16_to_f32(((const uint16_t *)from)[i]);
+  if (dtype != ACCEL_PLUGIN_I8) return;
+  float scale;
+  memcpy(&scale, (const char *)from + kit_kv_scale(n), sizeof scale);
+  for (int64_t i = 0; i < n; i++) to[i] = scale * (float)((const int8_t *)from)[i];
 }
 
 /* Head `head` of key row j, D columns; buffer is used when they are not fp32 in memory. */
@@ -39,15 +43,9 @@ static const float *row_of(const attention *a, const keys *s, bool value, int32_
     const kit_tensor *t = &a->l->in[value ? V : K];
     return kit_f32(t) + (s->start + j) * t->row_stride + head * d;
   }
-  const char *row = value ? kit_state_v(&s->state, j) : kit_state_k(&s->state, j);
-  if (s->state.dtype == ACCEL_PLUGIN_F32) return (const float *)row + head * d;
-  if (s->state.dtype == ACCEL_PLUGIN_I8) {
-    const accel_plugin_state *state = s->state.state;
-    const float *scale = (const float *)(const void *)(row + kit_kv_scales(state->heads, (int32_t)d));
-    for (int64_t i = 0; i < d; i++) buffer[i] = scale[head] * (float)((const int8_t *)row)[head * d + i];
-  } else {
-    widen(s->state.dtype, row + head * d * 2, d, buffer);
-  }
+  const void *row = value ? kit_state_v(&s->state, j, head) : kit_state_k(&s->state, j, head);
+  if (s->state.dtype == ACCEL_PLUGIN_F32) return row;
+  widen(s->state.dtype, row, d, buffer);
   return buffer;
 }
 

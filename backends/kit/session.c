@@ -53,10 +53,10 @@ struct kit_run_state {
 /* ---- memory ---- */
 
 static uint64_t k_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
-  return kit_kv_row(e->kv_dtype, s->heads, s->k_dim);
+  return (uint64_t)s->heads * kit_kv_head(e->kv_dtype, s->k_dim);
 }
 static uint64_t v_row(const kit_endpoint_state *e, const accel_plugin_state *s) {
-  return kit_kv_row(e->kv_dtype, s->heads, s->v_dim);
+  return (uint64_t)s->heads * kit_kv_head(e->kv_dtype, s->v_dim);
 }
 static uint64_t v_offset(const kit_endpoint_state *e, const accel_plugin_state *s) {
   return (k_row(e, s) * KIT_PAGE_ROWS + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
@@ -313,8 +313,14 @@ static int32_t find_slot(const kit_launch *l, uint32_t item, slot **out, kit_sta
   if (e->program->state[index].share >= 0) index = e->program->state[index].share;
   const accel_plugin_state *s = &e->program->state[index];
   *out = &r->item[item]->slot[index];
-  *view = (kit_state_view){
-      .state = s, .dtype = e->kv_dtype, .k_row = k_row(e, s), .v_row = v_row(e, s), .v_offset = v_offset(e, s)};
+  *view = (kit_state_view){.state = s, .dtype = e->kv_dtype, .v_offset = v_offset(e, s)};
+  view->k_head = kit_kv_head(e->kv_dtype, s->k_dim);
+  view->v_head = kit_kv_head(e->kv_dtype, s->v_dim);
+  view->k_row = e->backend->alloc ? k_row(e, s) : view->k_head;
+  view->v_row = e->backend->alloc ? v_row(e, s) : view->v_head;
+  if (e->backend->alloc) return ACCEL_PLUGIN_OK;
+  view->k_head *= KIT_PAGE_ROWS;
+  view->v_head *= KIT_PAGE_ROWS;
   return ACCEL_PLUGIN_OK;
 }
 
@@ -376,34 +382,33 @@ int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_
   return ACCEL_PLUGIN_OK;
 }
 
-static void write_codes(int8_t *code, float *scale, const float *from, int32_t heads, int32_t dim) {
-  for (int32_t h = 0; h < heads; h++, from += dim, code += dim) {
-    float most = 0.0f, bad = 0.0f; /* bad: NaN when an element is not finite */
-    for (int32_t i = 0; i < dim; i++) {
-      most = fmaxf(most, fabsf(from[i]));
-      bad += 0.0f * from[i];
-    }
-    const float inverse = most > 1e-30f && bad == 0.0f ? 127.0f / most : 0.0f;
-    scale[h] = bad == 0.0f ? most / 127.0f : NAN;
-    for (int32_t i = 0; i < dim; i++) code[i] = inverse > 0.0f ? (int8_t)lrintf(from[i] * inverse) : 0;
+static void write_codes(int8_t *code, const float *from, int32_t n) {
+  float most = 0.0f, bad = 0.0f, scale; /* bad: NaN when an element is not finite */
+  for (int32_t i = 0; i < n; i++) {
+    most = fmaxf(most, fabsf(from[i]));
+    bad += 0.0f * from[i];
   }
+  const float inverse = most > 1e-30f && bad == 0.0f ? 127.0f / most : 0.0f;
+  scale = bad == 0.0f ? most / 127.0f : NAN;
+  for (int32_t i = 0; i < n; i++) code[i] = inverse > 0.0f ? (int8_t)lrintf(from[i] * inverse) : 0;
+  memcpy(code + kit_kv_scale(n), &scale, sizeof scale);
 }
 
-static void write_row(uint8_t dtype, void *to, const float *from, int32_t heads, int32_t dim) {
-  const int64_t n = (int64_t)heads * dim;
-  if (dtype == ACCEL_PLUGIN_I8) write_codes(to, (float *)(void *)((char *)to + kit_kv_scales(heads, dim)), from, heads, dim);
+static void write_head(uint8_t dtype, void *to, const float *from, int32_t n) {
   if (dtype == ACCEL_PLUGIN_F32) memcpy(to, from, (size_t)n * 4);
-  for (int64_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_fp16(from[i]);
-  for (int64_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
+  if (dtype == ACCEL_PLUGIN_I8) write_codes(to, from, n);
+  for (int32_t i = 0; dtype == ACCEL_PLUGIN_F16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_fp16(from[i]);
+  for (int32_t i = 0; dtype == ACCEL_PLUGIN_BF16 && i < n; i++) ((uint16_t *)to)[i] = accel_f32_to_bf16(from[i]);
 }
 
 void kit_state_write(const kit_state_view *view, int32_t first, int32_t rows, const float *k, int64_t k_stride,
                      const float *v, int64_t v_stride) {
   const accel_plugin_state *s = view->state;
-  for (int32_t i = 0; i < rows; i++) {
-    if (k) write_row(view->dtype, kit_state_k(view, first + i), k + i * k_stride, s->heads, s->k_dim);
-    if (v) write_row(view->dtype, kit_state_v(view, first + i), v + i * v_stride, s->heads, s->v_dim);
-  }
+  for (int32_t i = 0; i < rows; i++)
+    for (int32_t h = 0; h < s->heads; h++) {
+      if (k) write_head(view->dtype, kit_state_k(view, first + i, h), k + i * k_stride + h * s->k_dim, s->k_dim);
+      if (v) write_head(view->dtype, kit_state_v(view, first + i, h), v + i * v_stride + h * s->v_dim, s->v_dim);
+    }
 }
 
 /* ---- control ---- */
@@ -505,6 +510,22 @@ static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state
   return n;
 }
 
+/* The first rows of a page, K and then V, to or from a file: what follows each other in memory at once. */
+static int32_t move_rows(const kit_endpoint_state *e, const accel_plugin_state *st, void *memory, uint64_t rows, char *file,
+                         bool write, accel_plugin_error *error) {
+  const uint64_t pieces = e->backend->alloc ? 1 : (uint64_t)st->heads;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (int value = 0; value < 2; value++) {
+    const uint64_t row = (value ? v_row(e, st) : k_row(e, st)) / pieces;
+    for (uint64_t i = 0; !rc && i < pieces; i++, file += rows * row) {
+      const uint64_t at = (value ? v_offset(e, st) : 0) + i * row * KIT_PAGE_ROWS;
+      rc =
+          write ? memory_write(e, memory, at, file, rows * row, error) : memory_read(e, file, memory, at, rows * row, error);
+    }
+  }
+  return rc;
+}
+
 static int32_t export_sequence(const accel_plugin_session *s, const sequence *q, void *buffer, uint64_t *n,
                                accel_plugin_error *error) {
   const kit_endpoint_state *e = s->e;
@@ -534,10 +555,8 @@ static int32_t export_sequence(const accel_plugin_session *s, const sequence *q,
     }
     for (int32_t row = 0; !rc && is_rows(st) && row < t->length; row += KIT_PAGE_ROWS) {
       uint64_t rows = (uint64_t)(t->length - row < KIT_PAGE_ROWS ? t->length - row : KIT_PAGE_ROWS);
-      rc = memory_read(e, at, t->address[row / KIT_PAGE_ROWS], 0, rows * k_row(e, st), error);
-      at += rows * k_row(e, st);
-      if (!rc) rc = memory_read(e, at, t->address[row / KIT_PAGE_ROWS], v_offset(e, st), rows * v_row(e, st), error);
-      at += rows * v_row(e, st);
+      rc = move_rows(e, st, t->address[row / KIT_PAGE_ROWS], rows, at, false, error);
+      at += rows * (k_row(e, st) + v_row(e, st));
     }
     if (!rc && t->current) {
       rc = memory_read(e, at, t->current, 0, t->elements * 4, error);
@@ -568,10 +587,8 @@ static int32_t import_slot(const kit_endpoint_state *e, const accel_plugin_state
   }
   for (int32_t row = 0; !rc && is_rows(st) && row < h.length; row += KIT_PAGE_ROWS) {
     uint64_t rows = (uint64_t)(h.length - row < KIT_PAGE_ROWS ? h.length - row : KIT_PAGE_ROWS);
-    rc = memory_write(e, t->address[row / KIT_PAGE_ROWS], 0, *at, rows * k_row(e, st), error);
-    *at += rows * k_row(e, st);
-    if (!rc) rc = memory_write(e, t->address[row / KIT_PAGE_ROWS], v_offset(e, st), *at, rows * v_row(e, st), error);
-    *at += rows * v_row(e, st);
+    rc = move_rows(e, st, t->address[row / KIT_PAGE_ROWS], rows, (char *)*at, true, error);
+    *at += rows * (k_row(e, st) + v_row(e, st));
   }
   if (!rc && h.has_vector) {
     rc = memory_new(e, h.elements ? h.elements * 4 : 4, &t->current, error);

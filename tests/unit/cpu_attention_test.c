@@ -381,29 +381,35 @@ static void test_parts(void **state) {
     }
 }
 
-/* Rows as a state keeps them: halves as their formats round, codes within half a step of what they stand for. */
+/* Heads as a state keeps them: halves as their formats round, codes within half a step of what they stand for. */
+static void check_stored(int dtype, const float *x, int64_t n, const char *y) {
+  float scale = 0;
+  if (dtype == ACCEL_PLUGIN_I8) memcpy(&scale, y + (n + 3) / 4 * 4, sizeof scale);
+  for (int64_t i = 0; i < n; i++) {
+    const uint16_t want = dtype == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
+    if (dtype == ACCEL_PLUGIN_F32) assert_memory_equal(y + 4 * i, x + i, 4);
+    if (cpu_kv_bytes(dtype) == 2) assert_memory_equal(y + 2 * i, &want, 2);
+    if (dtype == ACCEL_PLUGIN_I8) check("code", scale * (float)((const int8_t *)y)[i], x[i], 0.501 * scale);
+  }
+}
+
 static void test_store(void **state) {
   (void)state;
-  for (int64_t dim = 1; dim < 70; dim += dim < 20 ? 1 : 7)
-    for (int store = 0; store < 4; store++) {
-      const int64_t heads = 3, n = heads * dim;
-      const int dtype = dtype_of(store);
-      float *x = filled(n), *scale = guard(heads);
-      char *y = guard_bytes((size_t)(n * cpu_kv_bytes(dtype)));
-      if (dim > 2) x[dim - 1] = -0.0f, x[dim] = 1e-41f, x[2 * dim] = 3e5f;
-      for (int64_t i = 0; dtype == ACCEL_PLUGIN_I8 && i < dim; i++) x[dim + i] = 0; /* a head of zeros */
-      kernels.store(dtype, x, heads, dim, y, scale);
-      for (int64_t i = 0; i < n; i++) {
-        const bool half = cpu_kv_bytes(dtype) == 2;
-        const uint16_t want = dtype == ACCEL_PLUGIN_F16 ? accel_f32_to_fp16(x[i]) : accel_f32_to_bf16(x[i]);
-        if (dtype == ACCEL_PLUGIN_F32) assert_memory_equal(y + 4 * i, x + i, 4);
-        if (half) assert_memory_equal(y + 2 * i, &want, 2);
-        if (dtype == ACCEL_PLUGIN_I8) check("code", scale[i / dim] * (float)((int8_t *)y)[i], x[i], 0.501 * scale[i / dim]);
-      }
-      x[0] = NAN;
-      kernels.store(dtype, x, heads, dim, y, scale);
-      if (dtype == ACCEL_PLUGIN_I8) assert_true(isnan(scale[0]) && !isnan(scale[2]));
-      if (dtype == ACCEL_PLUGIN_BF16) assert_true(isnan(accel_bf16_to_f32((uint16_t)((uint8_t)y[0] | (uint8_t)y[1] << 8))));
+  for (int64_t n = 1; n < 140; n += n < 40 ? 1 : 7)
+    for (int i = 0; i < 4; i++) {
+      const int dtype = dtype_of(i);
+      float *x = filled(n), scale;
+      char *y = guard_bytes((size_t)(dtype == ACCEL_PLUGIN_I8 ? (n + 3) / 4 * 4 + 4 : n * cpu_kv_bytes(dtype)));
+      if (n > 2) x[n - 1] = -0.0f, x[n / 2] = 1e-41f, x[0] = 3e5f;
+      kernels.store(dtype, x, n, y);
+      check_stored(dtype, x, n, y);
+      memset(x, 0, (size_t)n * sizeof *x);
+      kernels.store(dtype, x, n, y);
+      check_stored(dtype, x, n, y);
+      x[n - 1] = NAN;
+      kernels.store(dtype, x, n, y);
+      if (dtype == ACCEL_PLUGIN_I8) assert_true(isnan((memcpy(&scale, y + (n + 3) / 4 * 4, sizeof scale), scale)));
+      if (dtype == ACCEL_PLUGIN_BF16) check_stored(dtype, x, n, y);
       release();
     }
 }

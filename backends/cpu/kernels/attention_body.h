@@ -383,78 +383,139 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
 
 /* ---- few rows ---- */
 
-enum { DECODE_KEYS = 64, DECODE_AHEAD = 12 }; /* keys between two steps of the softmax; keys that are asked for ahead */
+enum {
+  DECODE_KEYS = 64,                /* between two steps of the softmax */
+  DECODE_AHEAD = 12,               /* keys that are asked for ahead */
+  DECODE_ROWS = 4,                 /* rows that a key is loaded for at once, at most: heads of one query row */
+  DECODE_VECTORS = V_REGISTERS / 8 /* of a row's values at once */
+};
+typedef float decode_scores[DECODE_KEYS] __attribute__((aligned(64)));
 
 static inline void ask_for(const char *row, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) v_prefetch(row + i);
 }
 
-/* s[j] = q . k[from + j] for j < n */
-V_INLINE void dots(const int kv, const cpu_attention *a, const float *q, int64_t from, int64_t n, float *s) {
+/* Lane i: the sum of x[i]. */
+V_INLINE vf sums_of(vf x[V]) {
+  v_transpose(x);
+  MICRO_UNROLL for (int w = V / 2; w > 0; w /= 2) { MICRO_UNROLL for (int i = 0; i < w; i++) x[i] = v_add(x[i], x[i + w]); }
+  return x[0];
+}
+
+/* s[r][j] = q[r] . k[from + j] for j < n, zeros up to a whole vector.  What a row gets does not depend on `rows`. */
+V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const float *q, int64_t from, int64_t n,
+                   decode_scores *s) {
   const int64_t dk = a->dk, bytes = dk * cpu_kv_bytes(kv);
-  for (int64_t j = 0; j < n; j++) {
-    const char *row = cpu_key_at(a, from + j);
-    vf sum = v_zero(), more = v_zero();
-    int64_t d = 0;
-    if (from + j + DECODE_AHEAD < a->keys) ask_for(cpu_key_at(a, from + j + DECODE_AHEAD), bytes);
-    for (; d + 2 * V <= dk; d += 2 * V) {
-      sum = v_fma(v_load(q + d), load_kv(kv, row, d, V), sum);
-      more = v_fma(v_load(q + d + V), load_kv(kv, row, d + V, V), more);
+  for (int64_t j = 0; j < n; j += V) {
+    vf part[DECODE_ROWS][V];
+    for (int64_t c = 0; c < V; c++) {
+      vf sum[DECODE_ROWS], more[DECODE_ROWS];
+      MICRO_UNROLL for (int r = 0; r < rows; r++) part[r][c] = sum[r] = more[r] = v_zero();
+      if (j + c >= n) continue;
+      const char *row = cpu_key_at(a, from + j + c);
+      int64_t d = 0;
+      if (from + j + c + DECODE_AHEAD < a->keys) ask_for(cpu_key_at(a, from + j + c + DECODE_AHEAD), bytes);
+      for (; d + 2 * V <= dk; d += 2 * V) {
+        const vf k = load_kv(kv, row, d, V), next = load_kv(kv, row, d + V, V);
+        MICRO_UNROLL for (int r = 0; r < rows; r++) {
+          sum[r] = v_fma(v_load(q + r * a->ldq + d), k, sum[r]);
+          more[r] = v_fma(v_load(q + r * a->ldq + d + V), next, more[r]);
+        }
+      }
+      for (; d < dk; d += V) {
+        const vf k = load_kv(kv, row, d, dk - d);
+        MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(v_loadn(q + r * a->ldq + d, dk - d), k, sum[r]);
+      }
+      MICRO_UNROLL for (int r = 0; r < rows; r++) {
+        part[r][c] = v_add(sum[r], more[r]);
+        if (kv == ACCEL_PLUGIN_I8) part[r][c] = v_mul(part[r][c], v_set(scale_of(kv, row, a->k_scale)));
+      }
     }
-    for (; d < dk; d += V) sum = v_fma(v_loadn(q + d, dk - d), load_kv(kv, row, d, dk - d), sum);
-    s[j] = v_sum(v_add(sum, more)) * scale_of(kv, row, a->k_scale);
+    MICRO_UNROLL for (int r = 0; r < rows; r++) v_store(s[r] + j, sums_of(part[r]));
   }
 }
 
-/* total[d .. d + vectors V) = total * factor + sum of s[j] v[from + j] */
-V_INLINE void mix(const int kv, const int vectors, const cpu_attention *a, const float *s, int64_t from, int64_t n,
-                  int64_t d, float factor, float *total) {
-  vf sum[4];
+/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[from + j] */
+V_INLINE void mix(const int kv, const int rows, const int vectors, const cpu_attention *a, const decode_scores *s,
+                  int64_t from, int64_t n, int64_t d, const float *factor, float *const *total) {
+  vf sum[DECODE_ROWS][DECODE_VECTORS];
   const int64_t left = a->dv - d, bytes = (left < vectors * V ? left : vectors * V) * cpu_kv_bytes(kv);
-  MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_mul(v_loadn(total + d + i * V, left - i * V), v_set(factor));
+  MICRO_UNROLL for (int r = 0; r < rows; r++) {
+    MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[r][i] =
+        v_mul(v_loadn(total[r] + d + i * V, left - i * V), v_set(factor[r]));
+  }
   for (int64_t j = 0; j < n; j++) {
     const char *row = cpu_value_at(a, from + j);
-    vf w = v_set(s[j] * scale_of(kv, row, a->v_scale));
+    const float scale = scale_of(kv, row, a->v_scale);
+    vf w[DECODE_ROWS];
     if (from + j + DECODE_AHEAD < a->keys) ask_for(cpu_value_at(a, from + j + DECODE_AHEAD) + d * cpu_kv_bytes(kv), bytes);
-    MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[i] = v_fma(w, load_kv(kv, row, d + i * V, left - i * V), sum[i]);
+    MICRO_UNROLL for (int r = 0; r < rows; r++) w[r] = v_set(s[r][j] * scale);
+    MICRO_UNROLL for (int i = 0; i < vectors; i++) {
+      const vf v = load_kv(kv, row, d + i * V, left - i * V);
+      MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r][i] = v_fma(w[r], v, sum[r][i]);
+    }
   }
-  MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total + d + i * V, sum[i], left - i * V);
+  MICRO_UNROLL for (int r = 0; r < rows; r++) {
+    MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total[r] + d + i * V, sum[r][i], left - i * V);
+  }
 }
 
-V_INLINE void decode(const int kv, const cpu_attention *a, int64_t i) {
-  float s[DECODE_KEYS + V] __attribute__((aligned(64))), position[DECODE_KEYS + V] __attribute__((aligned(64)));
-  float *total = a->part ? a->part + i * (2 + a->dv) + 2 : a->y + i * a->ldy;
-  const bool plain = is_plain(a), placed = a->key_position || a->slope != 0.0f;
-  seen so_far = nothing_seen(a, i);
+/* Row i's scores of keys j .. j + n-1 to exponentials; answers the factor of what was summed up before. */
+static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t j, int64_t n, const float *position,
+                           seen *so_far) {
+  const bool plain = is_plain(a);
+  if (!plain) adjust(a, i, s, j, 0, n, position);
+  for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
+  vf most = v_set(-INFINITY);
+  for (int64_t c = 0; c < n; c += V) most = v_max(v_load(s + c), most);
+  const float scale = plain ? a->scale : 1.0f, factor = raise_to(so_far, v_largest(most) * scale);
+  so_far->sum += weigh(s, 0, n, scale, so_far->top);
+  return factor;
+}
+
+/* Rows i .. i + rows-1, which see the same keys. */
+V_INLINE void decode(const int kv, const int rows, const cpu_attention *a, int64_t i) {
+  decode_scores s[DECODE_ROWS], position;
+  float *total[DECODE_ROWS], factor[DECODE_ROWS];
+  seen so_far[DECODE_ROWS];
+  const bool placed = a->key_position || a->slope != 0.0f;
   int64_t low, high;
   span_of(a, i, &low, &high);
-  memset(total, 0, (size_t)a->dv * sizeof *total);
+  for (int r = 0; r < rows; r++) {
+    total[r] = a->part ? a->part + (i + r) * (2 + a->dv) + 2 : a->y + (i + r) * a->ldy;
+    so_far[r] = nothing_seen(a, i + r);
+    memset(total[r], 0, (size_t)a->dv * sizeof *total[r]);
+  }
   for (int64_t j = low; j < high; j += DECODE_KEYS) {
     const int64_t n = high - j < DECODE_KEYS ? high - j : DECODE_KEYS;
-    dots(kv, a, a->q + i * a->ldq, j, n, s);
-    for (int64_t c = n; c < round_up(n, V); c++) s[c] = 0.0f;
-    for (int64_t c = 0; placed && c < round_up(n, V); c++) position[c] = position_of(a, j + c);
-    if (!plain) adjust(a, i, s, j, 0, n, placed ? position : NULL);
-    for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
-    vf most = v_set(-INFINITY);
-    for (int64_t c = 0; c < n; c += V) most = v_max(v_load(s + c), most);
-    float factor = raise_to(&so_far, v_largest(most) * (plain ? a->scale : 1.0f));
-    so_far.sum += weigh(s, 0, n, plain ? a->scale : 1.0f, so_far.top);
     int64_t d = 0;
-    for (; d + 4 * V <= a->dv; d += 4 * V) mix(kv, 4, a, s, j, n, d, factor, total);
-    for (; d < a->dv; d += V) mix(kv, 1, a, s, j, n, d, factor, total);
+    dots(kv, rows, a, a->q + i * a->ldq, j, n, s);
+    for (int64_t c = 0; placed && c < round_up(n, V); c++) position[c] = position_of(a, j + c);
+    for (int r = 0; r < rows; r++) factor[r] = weigh_decoded(a, i + r, s[r], j, n, placed ? position : NULL, &so_far[r]);
+    for (; d + DECODE_VECTORS * V <= a->dv; d += DECODE_VECTORS * V)
+      mix(kv, rows, DECODE_VECTORS, a, (const decode_scores *)s, j, n, d, factor, total);
+    for (; d < a->dv; d += V) mix(kv, rows, 1, a, (const decode_scores *)s, j, n, d, factor, total);
   }
-  if (a->part) {
-    total[-2] = so_far.top;
-    total[-1] = so_far.sum;
-  } else {
-    hand_over(a, i, &so_far, total);
+  for (int r = 0; r < rows; r++) {
+    if (!a->part) hand_over(a, i + r, &so_far[r], total[r]);
+    if (!a->part) continue;
+    total[r][-2] = so_far[r].top;
+    total[r][-1] = so_far[r].sum;
   }
 }
 
 void CPU_NAME(decode, head)(const cpu_attention *a, int64_t row, int64_t row_end) {
+#define FOUR(kv) decode(kv, 4, a, row)
+#define TWO(kv)  decode(kv, 2, a, row)
+#define ONE(kv)  decode(kv, 1, a, row)
+  const int64_t together = a->step ? 1 : row_end - row; /* heads of one query row */
+  for (; together >= 4 && row_end - row >= 4; row += 4) {
+    FOR_KV(FOUR)
+  }
+  for (; together >= 2 && row_end - row >= 2; row += 2) {
+    FOR_KV(TWO)
+  }
   for (; row < row_end; row++) {
-#define DECODE(kv) decode(kv, a, row)
-    FOR_KV(DECODE)
+    FOR_KV(ONE)
   }
 }

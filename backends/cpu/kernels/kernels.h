@@ -231,9 +231,11 @@ typedef int32_t cpu_binary_fn(int32_t kind, const float *a, int32_t a_step, cons
                               int64_t n);
 /* y[i] = x[i], i < n; x: any alignment, accel_plugin_dtype F16 or BF16. */
 typedef void cpu_widen_fn(int32_t store, const void *x, float *y, int64_t n);
-/* A row of keys or values as a state keeps it: x[heads * dim] to `store` (accel_plugin_dtype F32, F16, BF16, I8) at y; I8
- * are codes, round(x / scale) with one scale a head, which is NaN where an element is not finite. */
-typedef void cpu_store_fn(int32_t store, const float *x, int64_t heads, int64_t dim, void *y, float *scale);
+/* A head of a row of keys or values as a state keeps it: x[n] to `store` (accel_plugin_dtype F32, F16, BF16, I8) at y; I8
+ * are codes, round(x / scale), and behind them, at the next multiple of four, the fp32 scale, NaN when an element is not
+ * finite.
+ */
+typedef void cpu_store_fn(int32_t store, const float *x, int64_t n, void *y);
 /* y += weight x */
 typedef void cpu_accumulate_fn(float weight, const float *x, float *y, int64_t n);
 

@@ -196,7 +196,7 @@ V_INLINE void store_part(const int store, vf x, void *y, int64_t left) {
   if (left < V) memcpy(y, part, (size_t)left * size);
 }
 
-static void store_codes(const float *x, int64_t n, int8_t *y, float *scale) {
+static void store_codes(const float *x, int64_t n, int8_t *y) {
   vf most = v_zero(), sum = v_zero();
   for (int64_t i = 0; i < n; i += V) {
     vf v = v_loadn(x + i, n - i);
@@ -204,18 +204,17 @@ static void store_codes(const float *x, int64_t n, int8_t *y, float *scale) {
     sum = v_fma(v, v_zero(), sum); /* NaN when an element is not finite */
   }
   const bool finite = v_sum(sum) == 0.0f;
-  const float top = finite ? v_largest(most) : NAN, inverse = top > 1e-30f ? 127.0f / top : 0.0f;
-  *scale = top / 127.0f;
+  const float top = finite ? v_largest(most) : NAN, inverse = top > 1e-30f ? 127.0f / top : 0.0f, scale = top / 127.0f;
   for (int64_t i = 0; i < n; i += V)
     store_part(ACCEL_PLUGIN_I8, finite ? v_mul(v_loadn(x + i, n - i), v_set(inverse)) : v_zero(), y + i, n - i);
+  memcpy(y + (n + 3) / 4 * 4, &scale, sizeof scale);
 }
 
-void CPU_NAME(store, row)(int32_t store, const float *x, int64_t heads, int64_t dim, void *y, float *scale) {
-  const int64_t n = heads * dim;
+void CPU_NAME(store, row)(int32_t store, const float *x, int64_t n, void *y) {
   uint16_t *half = y;
   switch (store) {
     case ACCEL_PLUGIN_I8:
-      for (int64_t h = 0; h < heads; h++) store_codes(x + h * dim, dim, (int8_t *)y + h * dim, scale + h);
+      store_codes(x, n, y);
       break;
     case ACCEL_PLUGIN_F16:
       for (int64_t i = 0; i < n; i += V) store_part(ACCEL_PLUGIN_F16, v_loadn(x + i, n - i), half + i, n - i);
