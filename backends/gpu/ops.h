@@ -196,7 +196,8 @@ typedef struct gpu_call {
     int32_t i;
     float f;
   } param[GPU_PARAMS / 4];
-  bool too_large; /* a number did not fit 31 bits, or a buffer a binding */
+  bool too_large;   /* a number did not fit 31 bits, or a buffer a binding */
+  uint64_t largest; /* bytes of the largest buffer */
 } gpu_call;
 
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel);

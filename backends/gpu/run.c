@@ -188,6 +188,7 @@ gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
 
 void gpu_bind(gpu_call *c, gpu_binding binding) {
   if (binding.bytes > c->run->self->limits.binding) c->too_large = true;
+  if (binding.bytes > c->largest) c->largest = binding.bytes;
   if (c->n_bind < GPU_BINDINGS) c->bind[c->n_bind] = binding;
   c->n_bind++;
 }
@@ -221,8 +222,9 @@ int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_pl
                            k->n_bind, k->params_bytes / 4, c->n_bind, c->n_param);
   if (c->too_large || x > most[0] || y > most[1] || z > most[2])
     return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
-                           "an operand passes what one kernel of this device can address (%llu bytes): use a smaller batch",
-                           (unsigned long long)c->run->self->limits.binding);
+                           "an operand of %llu bytes, or its indices, pass what one kernel of this device can address (%llu "
+                           "bytes): use a smaller batch, shorter inputs, or a device with a larger limit",
+                           (unsigned long long)c->largest, (unsigned long long)c->run->self->limits.binding);
   if (x < 1 || y < 1 || z < 1) return ACCEL_PLUGIN_OK;
   const gpu_dispatch d = {.kernel = c->kernel,
                           .n_bind = c->n_bind,

@@ -8,6 +8,16 @@
 
 #define STUBS ACCEL_TEST_BUILD "/tests/stubs"
 
+static const char *const every_device[] = {"cpu",
+                                           "reference",
+#if ACCEL_SANITIZER == 0 /* drivers leak of their own accord */
+                                           "opencl",
+                                           "vulkan",
+                                           "hip-emulated:32",
+                                           "hip-emulated:64"
+#endif
+};
+
 static accel_device *device_of(accel *ctx, const char *name) {
   accel_device *d;
   assert_ok(accel_get_device(ctx, name, &d));
@@ -143,19 +153,9 @@ static void round_trip(accel *ctx, const char *name) {
 }
 
 static void tensors_go_there_and_back(void **state) {
-  static const char *const names[] = {
-    "cpu",
-    "reference",
-#if ACCEL_SANITIZER == 0 /* drivers leak of their own accord */
-    "opencl",
-    "vulkan",
-    "hip-emulated:32",
-    "hip-emulated:64"
-#endif
-  };
   accel *ctx = test_context();
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) round_trip(ctx, names[i]);
+  for (size_t i = 0; i < sizeof every_device / sizeof *every_device; i++) round_trip(ctx, every_device[i]);
   accel_destroy(&ctx);
 }
 
@@ -222,10 +222,75 @@ static void caches_empty_and_queues_drain(void **state) {
   accel_destroy(&ctx);
 }
 
+/* On GPUs scratch is device memory: it comes back there, too, and the next run is as the first. */
+static void scratch_comes_back_everywhere(void **state) {
+  accel *ctx = test_context();
+  (void)state;
+  for (size_t i = 0; i < sizeof every_device / sizeof *every_device; i++) {
+    accel_init_params how = accel_init_params_default();
+    accel_endpoint *ep;
+    accel_tensors *first, *second;
+    uint64_t released;
+    test_input in;
+    how.device = every_device[i];
+    if (accel_init(ctx, TINY_BERT, &how, &ep) != ACCEL_OK) continue;
+    fill_input(&in, 3, 3, 11, 2);
+    assert_ok(accel_run(ep, &in.list, &first));
+    assert_ok(accel_empty_cache(ctx, NULL, &released));
+    if (!released) fail_msg("%s: nothing came back", how.device);
+    assert_ok(accel_run(ep, &in.list, &second));
+    const accel_tensor *a = output(first, "last_hidden_state"), *b = output(second, "last_hidden_state");
+    assert_memory_equal(a->data, b->data, (size_t)(a->dim[0] * a->dim[1] * a->dim[2]) * sizeof(float));
+    accel_tensors_free(&first);
+    accel_tensors_free(&second);
+    accel_cleanup(&ep);
+  }
+  accel_destroy(&ctx);
+}
+
+/* A card with a wrong kernel is passed over, by `auto` and in a chain, and the placement says why; asked for alone it is an
+ * error. */
+static void a_wrong_kernel_is_passed_over(void **state) {
+  accel_params params = test_params();
+  accel_init_params how = accel_init_params_default();
+  accel *ctx;
+  accel_endpoint *ep;
+  accel_device *d;
+  (void)state;
+  setenv("STUB_BENT_PATH", ACCEL_TEST_PLUGINS "/libaccel_reference.so", 1);
+  setenv("STUB_BENT", "rope.half", 1);
+  params.plugin_path = STUBS "/bent:" ACCEL_TEST_PLUGINS;
+  params.no_cache = 1;
+  assert_ok(accel_create(&params, &ctx));
+  how.device = "auto";
+  assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
+  const accel_placement_report *p = accel_placement(ep);
+  assert_string_not_equal(p->device, "rocm:0");
+  bool said = false;
+  for (uint32_t i = 0; i < p->reasons->n; i++)
+    said |= strstr(p->reasons->item[i], "rocm:0") && strstr(p->reasons->item[i], "rope.half");
+  assert_true(said);
+  accel_cleanup(&ep);
+  how.device = "rocm:0,reference";
+  assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
+  assert_string_equal(accel_placement(ep)->device, "reference");
+  accel_cleanup(&ep);
+  how.device = "rocm:0";
+  assert_int_equal(accel_init(ctx, TINY_BERT, &how, &ep), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+  assert_non_null(strstr(accel_last_error(), "rope.half"));
+  assert_int_equal(accel_get_device(ctx, "rocm", &d), ACCEL_ERROR_DEVICE_UNAVAILABLE);
+  int rocm = 1;
+  assert_ok(accel_is_rocm_available(ctx, &rocm));
+  assert_int_equal(rocm, 0);
+  accel_destroy(&ctx);
+  unsetenv("STUB_BENT");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_cpu_is_a_device),     cmocka_unit_test(no_card_is_said_honestly),
-      cmocka_unit_test(cards_are_told_apart),    cmocka_unit_test(tensors_go_there_and_back),
-      cmocka_unit_test(bad_tensors_are_refused), cmocka_unit_test(caches_empty_and_queues_drain)};
+      cmocka_unit_test(the_cpu_is_a_device),           cmocka_unit_test(no_card_is_said_honestly),
+      cmocka_unit_test(cards_are_told_apart),          cmocka_unit_test(tensors_go_there_and_back),
+      cmocka_unit_test(bad_tensors_are_refused),       cmocka_unit_test(caches_empty_and_queues_drain),
+      cmocka_unit_test(scratch_comes_back_everywhere), cmocka_unit_test(a_wrong_kernel_is_passed_over)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
