@@ -714,6 +714,25 @@ ACCEL_API accel_status accel_generate(accel_endpoint *endpoint, const char *cons
 ACCEL_API accel_status accel_generate_ids(accel_endpoint *endpoint, const int32_t *const *ids, const uint32_t *count, uint32_t n,
                                           const accel_generate_params *params, accel_generations **out);
 ACCEL_API void accel_generations_free(accel_generations **generations);
+
+/* What the text of a prompt about pictures is.  Models that hold no conversations (BLIP) take a question as a text. */
+typedef enum accel_prompt_kind {
+  ACCEL_PROMPT_TEXT = 0,     /* as the model reads it, with one image token ("<image>") for each picture where its text shows pictures (LLaVA) */
+  ACCEL_PROMPT_QUESTION = 1, /* what a user says about the pictures: the model's chat template writes it down, the pictures in front */
+  ACCEL_PROMPT_MESSAGES = 2  /* JSON array of messages, whose content parts {"type": "image"} are the pictures in order */
+} accel_prompt_kind;
+typedef struct accel_image_prompt {
+  accel_prompt_kind kind;
+  const char *text;          /* NULL: none (captions); as a question, of models that talk: "Describe the picture." */
+  const accel_media *images; /* [n_images]; BLIP: one */
+  uint32_t n_images;
+} accel_image_prompt;
+/* Captions and answers: BLIP (BlipForConditionalGeneration, whose text begins the caption; BlipForQuestionAnswering), LLaVA, LLaVA-Next.  The
+ * pictures go through the processor of the model's directory; each takes the places in the text that transformers' processor gives it.
+ * ACCEL_ERROR_ARGUMENT when image tokens and pictures are not as many.  Results are those of accel_generate;
+ * a caption's text has the words it was begun with. */
+ACCEL_API accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts, uint32_t n, const accel_generate_params *params,
+                                             accel_generations **out);
 /* Through the endpoint's queue: requests that are there at the same time run together, joining and leaving between two tokens (continuous
  * batching); each gives what it would give alone, and one that fails fails alone.  Everything given is copied; `told` is called from the
  * queue's thread.  A full queue answers ACCEL_ERROR_QUEUE_FULL at once.  text NULL: ids[n]. */

@@ -102,6 +102,30 @@ accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts,
   return text2text(__func__, endpoint, texts, n, &how, out);
 }
 
+static accel_status check_prompts(const char *caller, const accel_image_prompt *prompts, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (prompts[i].kind > ACCEL_PROMPT_MESSAGES)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].kind is %d", caller, i, (int)prompts[i].kind);
+    if (prompts[i].kind == ACCEL_PROMPT_MESSAGES && !prompts[i].text)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].text is NULL", caller, i);
+    ACCEL_TRY(accel__check_media(caller, "prompts[].images", prompts[i].images, prompts[i].n_images));
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_prompt *prompts, uint32_t n,
+                                   const accel_generate_params *params, accel_generations **out) {
+  API_BEGIN();
+  API_OUT(out);
+  API_NEED(endpoint);
+  accel_generate_params mine = accel_generate_params_default();
+  API_PARAMS(mine, params);
+  ACCEL_TRY(check_params(__func__, &mine));
+  if (n) API_NEED(prompts);
+  ACCEL_TRY(check_prompts(__func__, prompts, n));
+  return accel__generate_images(endpoint, prompts, n, &mine, out);
+}
+
 accel_status accel_submit_generate(accel_queue *queue, const char *text, const int32_t *ids, uint32_t n,
                                    const accel_generate_params *params, accel_ticket **out) {
   API_BEGIN();

@@ -1,10 +1,27 @@
 /* generate.c - accel generate: goes on with texts. */
+#include <stdlib.h>
+
 #include "cli/generation.h"
+
+/* One text with pictures. */
+static int with_pictures(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts) {
+  uint32_t n;
+  if (texts->n != 1) return cli_usage(run, "--image goes with one text");
+  const char **files = cli_values(run, OPT_IMAGE, &n);
+  accel_media *media = cli_media(files, n);
+  const accel_image_prompt prompt = {ACCEL_PROMPT_TEXT, texts->text[0], media, n};
+  int code = media ? cli_generate_images(run, endpoint, w, "accel.generate/1", &prompt, 1)
+                   : cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  free(media);
+  free(files);
+  return code;
+}
 
 static int generate(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const cli_texts *texts, const cli_ids *ids) {
   uint32_t prompts = ids->n ? ids->n : texts->n;
   int code = cli_wishes_stream(run, w, prompts);
   if (code) return code;
+  if (cli_flag(run, OPT_IMAGE)) return with_pictures(run, endpoint, w, texts);
   accel_generations *found;
   accel_status status =
       ids->n ? accel_generate_ids(endpoint, (const int32_t *const *)ids->ids, ids->count, ids->n, &w->params, &found)

@@ -24,6 +24,9 @@ int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts);
 /* The texts that were not streamed, or JSON of that schema. */
 int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w, const char *schema,
                           const accel_generations *found);
+/* accel_generate_images, and its result printed. */
+int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const char *schema,
+                        const accel_image_prompt *prompts, uint32_t n);
 
 /* accel generate --chat (chat.c). */
 int cli_chat(cli_run *run, const accel_generate_params *params);

@@ -224,8 +224,7 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
   return accel__tensor_to_f32(&info, 0, n, *owned);
 }
 
-/* An input that follows from another argument. */
-static accel_status derive_item(const accel_endpoint *ep, const accel__derived *d, const accel_tensors *inputs, void **owned,
+accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d, const accel_tensors *inputs, void **owned,
                                 accel__item *item) {
   const accel_tensor *from = find(inputs, d->from), *shape = find(inputs, d->shape_of);
   if (!from || !shape)
@@ -434,7 +433,7 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
     if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
       ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
     if (m->inputs[i].kind == ACCEL__INPUT_DERIVED)
-      ACCEL_GOTO(derive_item(ep, m->inputs[i].derived, inputs, &packed[i], &batch.item[i]));
+      ACCEL_GOTO(accel__derive_item(ep, m->inputs[i].derived, inputs, &packed[i], &batch.item[i]));
     const layout *side = &l[m->inputs[i].side];
     const bool row = accel__input_is_row(m->inputs[i].kind);
     const uint64_t values = row ? (uint64_t)side->batch : side->tokens;

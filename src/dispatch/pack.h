@@ -9,6 +9,10 @@
 accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
                                accel_tensors **outputs);
 
+/* A DERIVED input (model.h) from the arguments it follows from; *owned: its data, to be freed, after a failure, too. */
+accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *how, const accel_tensors *inputs,
+                                void **owned, accel__item *item);
+
 /* A tensor list in one block with its names and data; data zeroed.  dims are copied from `like`. */
 accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out);
 void accel__tensors_free(accel_tensors **tensors);

@@ -27,6 +27,19 @@ typedef struct other {
   int32_t state[ACCEL__MAX_LAYERS]; /* for "decode" */
 } other;
 
+/* Both decoders begin with bos_token_id and end at sep_token_id. */
+static accel_status read_ends(accel__build *b) {
+  int64_t *sep = accel__arena_alloc(b->arena, sizeof *sep);
+  if (sep == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *sep = 102;
+  ACCEL_TRY(accel__json_int(b->file, b->config, "sep_token_id", 0, ACCEL__MAX_VOCAB, sep));
+  b->model->decoder_start_id = b->model->bos_id;
+  b->model->eos_ids = sep;
+  b->model->n_eos = 1;
+  b->model->own_ends = true;
+  return ACCEL_OK;
+}
+
 static accel_status read_config(accel__build *b, blip *m, bool text) {
   const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
   *m = (blip){.vision = {.hidden = 768,
@@ -71,7 +84,7 @@ static accel_status read_config(accel__build *b, blip *m, bool text) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__divides(b, "num_attention_heads", m->heads, "hidden_size", m->hidden));
   ACCEL_TRY(accel__read_token_ids(b, 30522, 2, 0));
-  b->model->decoder_start_id = b->model->bos_id;
+  ACCEL_TRY(read_ends(b));
   m->encoder_hidden = m->vision.hidden;
   ACCEL_TRY(accel__enter_config(b, NULL));
   const accel__field outer[] = {ACCEL_FIELD_INT("projection_dim", &m->projection, 1, ACCEL__MAX_WIDTH),
@@ -242,6 +255,7 @@ static void seen_outputs(accel__build *b, const blip *m, bool embeds) {
 }
 
 static void caption(accel__build *b, blip *m, other *o) {
+  b->model->opens_text = true;
   add_words(b, m);
   const uint32_t words = b->model->n_inputs;
   build_vision(b, m);

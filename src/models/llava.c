@@ -21,6 +21,7 @@ typedef struct llava {
   bool siglip, full, bias, next;
   tiling tiles;
   accel__derived rule;
+  accel__shown shown;
   accel__activation act;
   accel__tensor features; /* rows [images*patches, hidden of the text] */
 } llava;
@@ -113,25 +114,46 @@ static void unpadded(int64_t n, int64_t size, double scale, int64_t *first, int6
   *last = n - *first;
 }
 
-/* Rows of picture i, whose tiles stand from `at` on: its first tile, then the joined others line by line, each with
- * `newline`. */
-static int64_t picture_rows(const tiling *t, const int64_t size[2], const int64_t *pin, int64_t at, int64_t newline,
-                            int32_t *row) {
+/* The part of a picture's joined map that is no padding. */
+typedef struct window {
+  int64_t y0, y1, x0, x1, across; /* rows and columns of patches; tiles side by side */
+} window;
+
+static window window_of(const tiling *t, const int64_t size[2], const int64_t *pin) {
   const int64_t across = pin[1] / t->tile, lines = pin[0] / t->tile * t->side, cols = across * t->side;
-  int64_t y0 = 0, y1 = lines, x0 = 0, x1 = cols, k = 0;
+  window v = {0, lines, 0, cols, across};
   if ((double)size[1] / (double)size[0] > (double)cols / (double)lines)
-    unpadded(lines, size[0], (double)cols / (double)size[1], &y0, &y1);
+    unpadded(lines, size[0], (double)cols / (double)size[1], &v.y0, &v.y1);
   else
-    unpadded(cols, size[1], (double)lines / (double)size[0], &x0, &x1);
+    unpadded(cols, size[1], (double)lines / (double)size[0], &v.x0, &v.x1);
+  return v;
+}
+
+/* Rows of a picture whose tiles stand from `at` on: its first tile, then the joined others line by line, each with
+ * `newline`. */
+static int64_t picture_rows(const tiling *t, const window *v, int64_t at, int64_t newline, int32_t *row) {
+  int64_t k = 0;
   for (; k < t->side * t->side; k++) row[k] = (int32_t)(at + k);
-  for (int64_t y = y0; y < y1; y++) {
-    for (int64_t x = x0; x < x1; x++) {
-      const int64_t tile = 1 + y / t->side * across + x / t->side;
+  for (int64_t y = v->y0; y < v->y1; y++) {
+    for (int64_t x = v->x0; x < v->x1; x++) {
+      const int64_t tile = 1 + y / t->side * v->across + x / t->side;
       row[k++] = (int32_t)(at + (tile * t->side + y % t->side) * t->side + x % t->side);
     }
     row[k++] = (int32_t)newline;
   }
   return k;
+}
+
+/* What shows of a picture of `size` (height, width), for which pixel_values have `room` tiles. */
+static accel_status shown_of(const tiling *t, const int64_t size[2], int64_t room, window *out) {
+  const int64_t h = size[0], w = size[1];
+  const int64_t *pin = h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
+  const int64_t tiles = pin != NULL ? (pin[0] / t->tile) * (pin[1] / t->tile) : 0;
+  if (tiles < 1 || tiles + 1 > room)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %lld x %lld needs %lld tiles, pixel_values has %lld",
+                       (long long)h, (long long)w, (long long)tiles + 1, (long long)room);
+  *out = window_of(t, size, pin);
+  return ACCEL_OK;
 }
 
 /* image_sizes [images, 2] (height, width) of pixel_values [images, tiles, ..]; the row of a line's end is the last of all.
@@ -148,14 +170,31 @@ static accel_status image_rows(const void *user, const int64_t *size, uint64_t n
   *out = accel__arena_array(arena, (size_t)newline * 2 + 1, sizeof **out);
   if (*out == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (int64_t i = 0; i < dim[0]; i++) {
-    const int64_t h = size[2 * i], w = size[2 * i + 1];
-    const int64_t *pin = h > 0 && w > 0 && h <= INT32_MAX && w <= INT32_MAX ? best_resolution(t, h, w) : NULL;
-    const int64_t tiles = pin != NULL ? (pin[0] / t->tile) * (pin[1] / t->tile) : 0;
-    if (tiles < 1 || tiles + 1 > dim[1])
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "picture %lld of %lld x %lld needs %lld tiles, pixel_values has %lld",
-                         (long long)i, (long long)h, (long long)w, (long long)tiles + 1, (long long)dim[1]);
-    *n_out += picture_rows(t, &size[2 * i], pin, i * dim[1] * each, newline, *out + *n_out);
+    window v;
+    ACCEL_TRY(shown_of(t, &size[2 * i], dim[1], &v));
+    *n_out += picture_rows(t, &v, i * dim[1] * each, newline, *out + *n_out);
   }
+  return ACCEL_OK;
+}
+
+/* ---- how many places a picture takes in the text ---- */
+
+static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width,
+                               int64_t *out) {
+  const tiling *t = &((const llava *)user)->tiles;
+  window v;
+  if (rank != 5) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 5", rank);
+  ACCEL_TRY(shown_of(t, (const int64_t[]){height, width}, dim[1], &v));
+  *out = t->side * t->side + (v.y1 - v.y0) * (v.x1 - v.x0 + 1);
+  return ACCEL_OK;
+}
+
+static accel_status plain_rows(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width,
+                               int64_t *out) {
+  const llava *m = user;
+  (void)height, (void)width;
+  if (rank != 4) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 4", rank);
+  *out = (dim[2] / m->vision.patch.h) * (dim[3] / m->vision.patch.w) + (m->siglip ? 0 : 1) - (m->full ? 0 : 1);
   return ACCEL_OK;
 }
 
@@ -218,6 +257,8 @@ static accel_status read_config(accel__build *b, llava *m) {
     return accel__refuse(b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full", strategy);
   b->model->hidden_size = m->text->hidden;
   if (m->next) ACCEL_TRY(read_tiles(b, m));
+  m->shown = (accel__shown){.token = m->image_token, .rows = m->next ? tiled_rows : plain_rows, .user = m};
+  b->model->shown = &m->shown;
   return read_layers(b, m);
 }
 

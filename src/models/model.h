@@ -129,6 +129,14 @@ typedef struct accel__model_request {
   const accel__embed_head *embed; /* NULL: none */
 } accel__model_request;
 
+/* Of a model whose text shows pictures (LLaVA): a picture takes as many places of `token` in the text as it has rows. */
+typedef struct accel__shown {
+  int64_t token;
+  /* Rows of a picture of height x width pixels (as it was given) when pixel_values are dim[rank]. */
+  accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width, int64_t *out);
+  const void *user;
+} accel__shown;
+
 typedef struct accel__model {
   accel__program *program;          /* its entries: see above */
   const char *architecture;         /* "BertForMaskedLM" */
@@ -149,6 +157,10 @@ typedef struct accel__model {
   int64_t bos_id, decoder_start_id;
   const int64_t *eos_ids;
   uint32_t n_eos;
+  bool own_ends;   /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
+  bool opens_text; /* what is generated goes on with the prompt's tokens, of which the first becomes bos_id and the last is
+                      left out, while "encode" sees the picture alone (BLIP's captions) */
+  const accel__shown *shown; /* NULL: none */
   const char *const *labels; /* [num_labels] id2label, "LABEL_0" ... when the config has none */
   const char *problem_type;  /* "regression", "single_label_classification", "multi_label_classification" or NULL */
 } accel__model;

@@ -100,7 +100,7 @@ accel__logits_input accel__request_input(const accel__request *r, const accel__h
                                .prompt = r->prompt.n,
                                .padding = r->padding,
                                .max_length = (int64_t)r->padding + r->prompt.n + r->new_tokens,
-                               .encoder = r->encodes ? r->encoder.ids : r->prompt};
+                               .encoder = r->encodes && !r->prefills ? r->encoder.ids : r->prompt};
 }
 
 accel_status accel__request_begin(accel__request *r) {
@@ -157,7 +157,10 @@ static accel_status seat(accel__engine *e, accel__request *r) {
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
   if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
-  return r->encodes ? e->model->encode(e->model->self, h->sequence, &r->encoder) : ACCEL_OK;
+  if (!r->encodes) return ACCEL_OK;
+  ACCEL_TRY(e->model->encode(e->model->self, h->sequence, &r->encoder));
+  if (r->prefills) h->held = r->encoder.ids.n;
+  return ACCEL_OK;
 }
 
 void accel__engine_join(accel__engine *e, accel__request *r) {

@@ -50,9 +50,10 @@ typedef struct accel__request {
   accel__ids prompt;                 /* of the decoder; at least one token */
   accel__encoder_input encoder;      /* what the encoder reads, when */
   bool encodes;                      /* it has to run first */
-  uint32_t padding;                  /* see accel__logits_input */
-  uint32_t new_tokens;               /* at most */
-  uint32_t logprobs;                 /* alternatives to tell for each token */
+  bool prefills; /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with pictures */
+  uint32_t padding;    /* see accel__logits_input */
+  uint32_t new_tokens; /* at most */
+  uint32_t logprobs;   /* alternatives to tell for each token */
   bool want_logprobs, keep_special, keep_stop, no_clean_up;
   bool want_sum;       /* accel__hypothesis.sum, of sampling */
   uint32_t number;     /* of the prompt, for `told` */

@@ -44,12 +44,23 @@ static void note(accel__generate_plan *plan, const accel__json *object) {
   plan->says_length |= accel__json_get(object, "max_new_tokens") || (cJSON_IsNumber(length) && length->valuedouble != 20);
 }
 
+/* End and padding as the architecture has them. */
+static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *plan) {
+  int32_t *id = accel__arena_array(&plan->arena, ep->model->n_eos, sizeof *id);
+  if (!id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < ep->model->n_eos; i++) id[i] = (int32_t)ep->model->eos_ids[i];
+  plan->config.eos = (accel__ids){id, ep->model->n_eos};
+  plan->config.pad = ep->model->pad_id;
+  return ACCEL_OK;
+}
+
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
   ACCEL_TRY(accel__generate_file(ep, &plan->arena, &file));
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
+  if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);
   accel__json_free(&file);
   return status;
 }
@@ -302,7 +313,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel
       ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
       result->new_tokens += item[at].n;
     }
-    result->prompt_tokens += r->encoder.ids.n ? r->encoder.ids.n : r->prompt.n;
+    result->prompt_tokens += r->encoder.ids.n && !r->prefills ? r->encoder.ids.n : r->prompt.n;
     result->steps = r->steps > result->steps ? r->steps : result->steps;
     begin = r->begin_ms < begin ? r->begin_ms : begin;
     first = r->prefill_ms > first ? r->prefill_ms : first;
@@ -319,16 +330,15 @@ done:
 
 /* ---- the whole way ---- */
 
-static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts, uint32_t n,
-                             const accel_generate_params *params, accel_generations **out) {
+static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n, accel__request_fn make,
+                             void *user, accel_generations **out) {
   accel__session *session = NULL;
   accel__model_stepper stepper = {0};
   accel__engine engine = {.model = &stepper.stepper};
   accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
   accel_status status = ACCEL_OK;
   if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
-  for (uint32_t i = 0; i < n; i++)
-    ACCEL_GOTO(accel__generate_request(ep, plan, params, prompts[i], i, accel__context_length(ep), &requests[i]));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make(user, plan, i, accel__context_length(ep), &requests[i]));
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
   if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));
@@ -342,15 +352,32 @@ done:
   return status;
 }
 
-accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
-                                     uint32_t n, const accel_generate_params *params, accel_generations **out) {
+accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan, const accel_generate_params *params,
+                                  uint32_t n, accel__request_fn make, void *user, accel_generations **out) {
   const accel_plugin_endpoint *used = ep->handle;
-  accel_status status = generate(ep, plan, prompts, n, params, out);
+  accel_status status = generate(ep, plan, n, make, user, out);
   /* under "auto" once more in fp32; a listener has heard tokens that would come again */
   if (status == ACCEL_ERROR_NONFINITE && !params->told && ep->may_fall_back &&
       accel__endpoint_fall_back(ep, used) == ACCEL_OK)
-    status = generate(ep, plan, prompts, n, params, out);
+    status = generate(ep, plan, n, make, user, out);
   return status;
+}
+
+typedef struct plain {
+  const accel_endpoint *ep;
+  const accel__ids *prompts;
+  const accel_generate_params *params;
+} plain;
+
+static accel_status make_plain(void *user, const accel__generate_plan *plan, uint32_t number, int64_t context,
+                               accel__request *out) {
+  const plain *p = user;
+  return accel__generate_request(p->ep, plan, p->params, p->prompts[number], number, context, out);
+}
+
+accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
+                                     uint32_t n, const accel_generate_params *params, accel_generations **out) {
+  return accel__generate_with(ep, plan, params, n, make_plain, &(plain){ep, prompts, params}, out);
 }
 
 accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *prompts, uint32_t n,

@@ -51,7 +51,14 @@ accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__gene
 accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n);
 /* The result of finished requests; frees nothing of theirs. */
 accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out);
-/* Requests, the loop and the result for prompts under a plan; under precision "auto" again when a result is not finite. */
+/* Makes request `number` (zeroed on entry). */
+typedef accel_status (*accel__request_fn)(void *user, const accel__generate_plan *plan, uint32_t number, int64_t context,
+                                          accel__request *out);
+/* Requests as `make` makes them, the loop and the result under a plan; under precision "auto" again when a result is not
+ * finite. */
+accel_status accel__generate_with(accel_endpoint *ep, const accel__generate_plan *plan, const accel_generate_params *params,
+                                  uint32_t n, accel__request_fn make, void *user, accel_generations **out);
+/* The same for prompts of token ids. */
 accel_status accel__generate_planned(accel_endpoint *ep, const accel__generate_plan *plan, const accel__ids *prompts,
                                      uint32_t n, const accel_generate_params *params, accel_generations **out);
 /* The whole way from token ids. */

@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/pack.h"
 #include "tasks/processor.h"
+
+enum { MAX_INPUTS = sizeof((accel__batch *)0)->item / sizeof(accel__item) };
 
 accel_status accel__can_generate(const accel_endpoint *ep) {
   if (accel__model_entry_of(ep->model, "decode")) return ACCEL_OK;
@@ -68,7 +71,8 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
                         .decoder_tokens = tokens,
                         .sequence = s->sequence,
                         .held = s->held};
-  int input = input_index(e, s->encode >= 0 ? "decoder_input_ids" : "input_ids");
+  int input = input_index(e, "decoder_input_ids");
+  if (input < 0) input = input_index(e, "input_ids");
   if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry 'decode' takes no ids", s->session->ep->name);
   batch.value[input] = s->ids;
   ACCEL_TRY(accel__session_run(s->session, s->decode, &batch, &logits, 1, &s->scores));
@@ -76,32 +80,53 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   return ACCEL_OK;
 }
 
-/* Which input of entry "encode" `name` is. */
-static accel_status encoder_input(const accel__model_stepper *s, const char *name, int *out) {
+/* An item of entry "encode": a tensor as it is, or what follows from one. */
+static accel_status encoder_item(const accel__model_stepper *s, const accel__model_input *in,
+                                 const accel__encoder_input *given, void **owned, accel__item *item) {
+  const accel_tensors tensors = {given->n_tensors, (accel_tensor *)given->tensor};
+  if (in->kind == ACCEL__INPUT_DERIVED) return accel__derive_item(s->session->ep, in->derived, &tensors, owned, item);
+  for (uint32_t i = 0; i < given->n_tensors; i++) {
+    const accel_tensor *t = &given->tensor[i];
+    if (strcmp(t->name, in->name)) continue;
+    *item = (accel__item){.data = t->data, .rank = t->rank};
+    memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
+  }
+  return ACCEL_OK;
+}
+
+/* Every tensor given is an input of the entry, or what one follows from. */
+static accel_status check_tensors(const accel__model_stepper *s, const accel__model_entry *e,
+                                  const accel__encoder_input *given) {
   const accel_endpoint *ep = s->session->ep;
-  *out = input_index(&ep->model->entries[s->encode], name);
-  if (*out >= 0) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no '%s'", ep->name, ep->model->architecture, name);
+  for (uint32_t i = 0; i < given->n_tensors; i++) {
+    bool known = false;
+    for (uint32_t k = 0; k < e->n_inputs; k++)
+      known |= !strcmp(given->tensor[i].name, e->inputs[k].derived ? e->inputs[k].derived->from : e->inputs[k].name);
+    if (!known)
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no '%s'", ep->name, ep->model->architecture,
+                         given->tensor[i].name);
+  }
+  return ACCEL_OK;
 }
 
 static accel_status encode(void *self, int32_t sequence, const accel__encoder_input *in) {
   accel__model_stepper *s = self;
-  const uint32_t hidden = 0;
-  int32_t length = (int32_t)in->ids.n;
-  int at;
+  const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
+  const uint32_t first = 0;
+  int32_t length = (int32_t)in->ids.n, none = 0, ids = input_index(e, "input_ids");
+  void *owned[MAX_INPUTS] = {0};
   accel__result result = {0};
-  accel__batch batch = {.n = 1, .lengths = &length, .tokens = in->ids.n, .sequence = &sequence};
-  if (in->ids.n) {
-    ACCEL_TRY(encoder_input(s, "input_ids", &at));
-    batch.value[at] = in->ids.id;
-  }
-  for (uint32_t i = 0; i < in->n_tensors; i++) {
-    const accel_tensor *t = &in->tensor[i];
-    ACCEL_TRY(encoder_input(s, t->name, &at));
-    batch.item[at] = (accel__item){.data = t->data, .rank = t->rank};
-    memcpy(batch.item[at].dim, t->dim, t->rank * sizeof *t->dim);
-  }
-  accel_status status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &hidden, 1, &result);
+  accel__batch batch = {.n = 1, .lengths = &length, .tokens = in->ids.n, .sequence = &sequence, .held = &none};
+  accel_status status = check_tensors(s, e, in);
+  if (status == ACCEL_OK && in->ids.n && ids < 0)
+    status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no 'input_ids'", s->session->ep->name,
+                         s->session->ep->model->architecture);
+  if (ids >= 0) batch.value[ids] = in->ids.id;
+  for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
+    if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
+      status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
+  if (status == ACCEL_OK) status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);
+  for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(result.data);
   return status;
 }
@@ -125,6 +150,7 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
       .decode = (uint32_t)decoder,
       .encode = accel__endpoint_entry(ep, "encode"),
       .stepper = {.self = out, .vocab = (size_t)last->c, .step = step, .copy = copy, .drop = drop, .number = number}};
+  if (out->encode < 0) out->encode = accel__endpoint_entry(ep, "decode_image");
   if (out->encode >= 0) out->stepper.encode = encode;
   return ACCEL_OK;
 }

@@ -1,4 +1,5 @@
-/* model_stepper.h - the stepper of a real model: entries "decode" and "encode" of its program over a session. */
+/* model_stepper.h - the stepper of a real model: entries "decode" and "encode" (or "decode_image") of its program over a
+ * session. */
 #ifndef ACCEL_TASKS_MODEL_STEPPER_H
 #define ACCEL_TASKS_MODEL_STEPPER_H
 
@@ -9,7 +10,7 @@ typedef struct accel__model_stepper {
   accel__stepper stepper; /* self is this struct: it must stay where it is */
   accel__session *session;
   uint32_t decode;
-  int32_t encode;       /* -1: no encoder */
+  int32_t encode;       /* "encode", else "decode_image"; -1: neither */
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
   int32_t *ids, *lengths, *held, *sequence;
   uint64_t room_ids;

@@ -32,7 +32,8 @@ typedef struct accel__stepper {
   size_t vocab;
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
-  /* Runs the encoder for a sequence that has nothing yet; NULL: there is no encoder. */
+  /* Runs the encoder for a sequence that has nothing yet, or a decoder over ids and the pictures they show, which the
+   * sequence then holds; NULL: there is neither. */
   accel_status (*encode)(void *self, int32_t sequence, const accel__encoder_input *input);
   accel_status (*copy)(void *self, int32_t from, int32_t to); /* `to` becomes what `from` is; memory is shared */
   void (*drop)(void *self, int32_t sequence);                 /* forgets it; its number may come again */

@@ -22,6 +22,8 @@ accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint3
                              accel_generations **out);
 accel_status accel__text2text(accel_endpoint *ep, const char *const *texts, uint32_t n, const accel_text2text_params *params,
                               accel_generations **out);
+accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts, uint32_t n,
+                                    const accel_generate_params *params, accel_generations **out);
 accel_status accel__preprocess(accel *ctx, const char *model, const accel_preprocess_params *params, accel_tensors **out);
 accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_classify_params *params,
                                     accel_classifications **out);

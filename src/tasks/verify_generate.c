@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
-#include "tasks/generate.h"
+#include "tasks/shown.h"
 #include "tasks/verify.h"
 #include "tasks/whisper.h"
 
@@ -74,31 +74,36 @@ static bool attended(const accel_tensor *ids, const accel_tensor *mask, const ac
   return c->pad < 0 || accel__is_eos(c, (int32_t)c->pad) || element(ids, at) != c->pad;
 }
 
-/* Whether entry "encode" takes the tensor whole. */
-static bool encoder_takes(const accel_endpoint *ep, const char *name) {
-  const accel__model_entry *e = accel__model_entry_of(ep->model, "encode");
-  for (uint32_t i = 0; e && i < e->n_inputs; i++)
-    if (e->inputs[i].kind == ACCEL__INPUT_ITEM && !strcmp(e->inputs[i].name, name)) return true;
-  return false;
-}
-
-/* Row `b` of the tensors that the encoder takes. */
-static accel_status read_tensors(const accel_endpoint *ep, const accel__golden *g, int64_t b, accel__arena *arena,
-                                 prompts *p) {
-  accel_tensor *row = p->tensor[b] = accel__arena_array(arena, g->inputs.n, sizeof *row);
-  if (!row) return ACCEL_ERROR_OUT_OF_MEMORY;
-  p->n_tensors = 0;
+/* Items first .. first+n of the tensors that the model takes whole. */
+static accel_status slice(const accel_endpoint *ep, const accel__golden *g, int64_t first, int64_t n, accel_tensor *row,
+                          uint32_t *count) {
+  *count = 0;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
-    if (!encoder_takes(ep, t->name)) continue;
-    if (t->dtype != ACCEL_F32 || t->rank < 1 || t->dim[0] != p->rows)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' must be fp32 with %lld rows", g->path, t->name,
-                         (long long)p->rows);
-    size_t elements = 1;
-    for (uint32_t d = 1; d < t->rank; d++) elements *= (size_t)t->dim[d];
-    row[p->n_tensors] = *t;
-    row[p->n_tensors].dim[0] = 1;
-    row[p->n_tensors++].data = (float *)t->data + (size_t)b * elements;
+    if (!accel__takes_whole(ep, t->name)) continue;
+    if (t->rank < 1 || first + n > t->dim[0] || (t->dtype != ACCEL_F32 && t->dtype != ACCEL_I64))
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' must be fp32 (int64) with %lld rows", g->path, t->name,
+                         (long long)(first + n));
+    size_t bytes = t->dtype == ACCEL_I64 ? 8 : 4;
+    for (uint32_t d = 1; d < t->rank; d++) bytes *= (size_t)t->dim[d];
+    row[*count] = *t;
+    row[*count].dim[0] = n;
+    row[(*count)++].data = (char *)t->data + (size_t)first * bytes;
+  }
+  return ACCEL_OK;
+}
+
+/* The tensors of each row: item b, or as many pictures as fill the row's image tokens. */
+static accel_status read_tensors(const accel_endpoint *ep, const accel__golden *g, accel__arena *arena, prompts *p) {
+  const accel__shown *shown = ep->model->shown;
+  for (int64_t b = 0, next = 0; b < p->rows; b++) {
+    int64_t n = shown ? 0 : 1, tokens = 0, rows = 0;
+    for (uint32_t i = 0; shown && i < p->ids[b].n; i++) tokens += p->ids[b].id[i] == shown->token;
+    for (int64_t one; rows < tokens; rows += one, n++)
+      ACCEL_TRY(accel__shown_rows(ep, g->inputs.item, g->inputs.n, next + n, &one));
+    if (!(p->tensor[b] = accel__arena_array(arena, g->inputs.n, sizeof **p->tensor))) return ACCEL_ERROR_OUT_OF_MEMORY;
+    ACCEL_TRY(slice(ep, g, next, n, p->tensor[b], &p->n_tensors));
+    next += n;
   }
   return ACCEL_OK;
 }
@@ -133,7 +138,7 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   const accel_tensor *ids = find(g, "input_ids"), *mask = find(g, "attention_mask"), *any = ids;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
-    bool taken = encoder_takes(ep, t->name);
+    bool taken = accel__takes_whole(ep, t->name);
     if (t != ids && t != mask && !taken)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation", g->path, t->name);
     if (!any && taken) any = t;
@@ -146,8 +151,8 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
   out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
   if (!out->ids || !out->padding || !out->tensor) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (int64_t b = 0; b < out->rows; b++) ACCEL_TRY(read_tensors(ep, g, b, arena, out));
-  return ids ? read_ids(ep, g, c, ids, mask, arena, out) : ACCEL_OK;
+  if (ids) ACCEL_TRY(read_ids(ep, g, c, ids, mask, arena, out));
+  return read_tensors(ep, g, arena, out);
 }
 
 /* ---- sequences in transformers' layout ---- */
@@ -162,9 +167,11 @@ static int64_t filler(const accel__generate_config *c) {
 static accel_status lay_out(const accel_endpoint *ep, const accel__golden *g, const accel__generate_config *c,
                             const accel__request *requests, uint32_t n, const prompts *p, accel_tensors **out) {
   const accel_tensor *given = find(g, "input_ids");
-  int64_t before = ep->model->is_encoder_decoder ? 1 : p->width, longest = 0, rows = 0;
+  int64_t before = ep->model->is_encoder_decoder ? requests[0].prompt.n : p->width, longest = 0, rows = 0;
   for (uint32_t i = 0; i < n; i++)
     for (uint32_t k = 0; k < requests[i].n_done; k++, rows++) {
+      if (ep->model->is_encoder_decoder && requests[i].prompt.n != before)
+        return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: row %u: what a decoder begins with may not be padded", g->path, i);
       int64_t generated = requests[i].done[k].n - requests[i].prompt.n;
       longest = generated > longest ? generated : longest;
     }
@@ -178,7 +185,7 @@ static accel_status lay_out(const accel_endpoint *ep, const accel__golden *g, co
       const accel__hypothesis *h = &requests[i].done[k];
       int64_t generated = h->n - requests[i].prompt.n;
       for (int64_t s = 0; s < before; s++)
-        row[s] = ep->model->is_encoder_decoder ? requests[i].prompt.id[0] : element(given, i * p->width + s);
+        row[s] = ep->model->is_encoder_decoder ? requests[i].prompt.id[s] : element(given, i * p->width + s);
       for (int64_t s = 0; s < longest; s++) row[before + s] = s < generated ? h->ids[requests[i].prompt.n + s] : filler(c);
       *score++ = h->score;
     }
@@ -199,8 +206,7 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g, const accel_
   for (uint32_t i = 0; i < n; i++) {
     requests[i].padding = p.padding[i];
     if (p.n_tensors)
-      ACCEL_GOTO(accel__generate_encoded(ep, plan, params, &(accel__encoder_input){p.ids[i], p.tensor[i], p.n_tensors},
-                                         (accel__ids){0}, i, 0, &requests[i]));
+      ACCEL_GOTO(accel__pictured_request(ep, plan, params, p.ids[i], p.tensor[i], p.n_tensors, i, 0, &requests[i]));
     else
       ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
   }

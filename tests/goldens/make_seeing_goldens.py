@@ -168,12 +168,12 @@ def answers(model, processor, cases, eos, kind):
 
 
 def blip(name, cls):
-    config = T.BlipConfig(text_config={**SPEAKS, "hidden_size": 20, "max_position_embeddings": 40, "sep_token_id": 2, "encoder_hidden_size": 24},
+    asks = cls is T.BlipForQuestionAnswering
+    config = T.BlipConfig(text_config={**SPEAKS, "hidden_size": 24 if asks else 20, "max_position_embeddings": 40, "sep_token_id": 2, "encoder_hidden_size": 24},
                           vision_config={**SEEN, "image_size": 24, "patch_size": 6}, projection_dim=14, image_text_hidden_size=11)
     processor = T.BlipProcessor(T.BlipImageProcessor(size={"height": 24, "width": 24}), tokenizer("<s> $A </s>"))
     directory = save(name, cls(config), processor)
     model = load(directory, cls)
-    asks = cls is T.BlipForQuestionAnswering
 
     def inputs():
         ids = torch.randint(5, len(WORDS), (2, 6))
@@ -230,7 +230,7 @@ def main(wanted):
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():
         if not wanted or name in wanted:
-            lines = [l for l in lines if l.split()[0] != f"../seeing/{name}"] + (make(name) or [])
+            lines = [l for l in lines if l and l.split()[0] != f"../seeing/{name}"] + (make(name) or [])
             listing.write_text("\n".join(sorted(lines)) + "\n")
             print(name, file=sys.stderr)
 

@@ -143,5 +143,94 @@ class Drawing(unittest.TestCase):
                 found.draw(os.devnull, path("image/pictures/turned_6.jpg"))
 
 
+class Texts(unittest.TestCase):
+    """Captions, answers and conversations: what transformers' generate gives after the same processors, word for word."""
+
+    def run_cases(self, name, cases, command):
+        for device in DEVICES:
+            for case in cases:
+                with self.subTest(device=device, model=name, text=case["text"], files=case["files"]):
+                    out, _ = tool(*command(os.path.join(SEEING, name), case), "--max-new-tokens", "12", "--device", device, "--json", "--quiet")
+                    (got,) = json.loads(out)["results"]
+                    self.assertEqual(got["ids"], case["ids"])
+                    self.assertEqual(got["text"], case["want"])
+                    if "vqa" not in name:
+                        self.assertEqual(got["prompt_tokens"], case["prompt_tokens"])
+
+    def test_captions(self):
+        self.run_cases("blip_caption", [c for c in golden("blip_caption")["cases"] if c["text"] is None],
+                       lambda model, case: ("caption", model, path(case["files"][0])))
+        for case in golden("blip_caption")["cases"]:
+            if case["text"]:
+                out, _ = tool("caption", os.path.join(SEEING, "blip_caption"), path(case["files"][0]), "--prompt", case["text"], "--max-new-tokens", "12", "--json", "--quiet")
+                self.assertEqual(json.loads(out)["results"][0]["text"], case["want"])
+
+    def test_answers(self):
+        for name in ("blip_vqa", "llava", "llava_next"):
+            self.run_cases(name, golden(name)["cases"], lambda model, case: ("vqa", model, case["text"], *[a for f in case["files"] for a in ("--image", path(f))]))
+
+    def test_prompts_with_image_tokens(self):
+        for name in ("llava", "llava_next"):
+            self.assertTrue(golden(name)["plain"])
+            self.run_cases(name, golden(name)["plain"], lambda model, case: ("generate", model, case["text"], *[a for f in case["files"] for a in ("--image", path(f))]))
+
+    def test_pipelines(self):
+        blip, vqa, llava = (os.path.join(SEEING, n) for n in ("blip_caption", "blip_vqa", "llava"))
+        cases = [c for c in golden("blip_caption")["cases"] if c["text"] is None]
+        caption = accel.pipeline("image-to-text", blip, device="cpu", max_new_tokens=12)
+        self.assertEqual(caption([path(c["files"][0]) for c in cases]), [[{"generated_text": c["want"]}] for c in cases])
+        asked = golden("blip_vqa")["cases"]
+        ask = accel.pipeline("visual-question-answering", vqa, device="cpu", max_new_tokens=12)
+        self.assertEqual(ask([{"image": path(c["files"][0]), "question": c["text"]} for c in asked]), [[{"answer": c["want"]}] for c in asked])
+        self.assertEqual(ask(path(asked[0]["files"][0]), asked[0]["text"]), [{"answer": asked[0]["want"]}])
+        talk = accel.pipeline("image-text-to-text", llava, device="cpu", max_new_tokens=12)
+        plain, question = golden("llava")["plain"][0], golden("llava")["cases"][0]
+        self.assertEqual(talk(images=[path(f) for f in plain["files"]], text=plain["text"], return_full_text=False),
+                         [{"input_text": plain["text"], "generated_text": plain["want"]}])
+        chat = [{"role": "user", "content": [{"type": "image", "path": path(question["files"][0])}, {"type": "text", "text": question["text"]}]}]
+        self.assertEqual(talk(chat), [{"input_text": chat, "generated_text": chat + [{"role": "assistant", "content": question["want"]}]}])
+        with open(path(question["files"][0]), "rb") as f:
+            chat[0]["content"][0] = {"type": "image", "image": f.read()}
+        self.assertEqual(talk(text=chat, return_full_text=False)[0]["generated_text"], question["want"])
+
+    def test_company_does_not_matter(self):
+        """Prompts with one, two and no pictures in one call: each as if alone."""
+        with accel.Model(os.path.join(SEEING, "llava_next"), device="cpu") as model:
+            a, b = (path(f"image/pictures/{n}") for n in ("rgb.png", "turned_6.jpg"))
+            prompts = [("<image> the cat", [a]), ("a <image> and <image> :", [a, b]), ("the sea is", [])]
+            together = [g.ids for g in model.generate_images(prompts, max_new_tokens=8)]
+            self.assertEqual(together, [model.generate_images([p], max_new_tokens=8)[0].ids for p in prompts])
+
+    def test_what_cannot_be(self):
+        llava, blip, vqa = (os.path.join(SEEING, n) for n in ("llava", "blip_caption", "blip_vqa"))
+        picture = path("image/pictures/rgb.png")
+        text_model = os.path.join(FIXTURES, "pipelines", "text")
+        for expected, words, args in ((2, "0 image tokens", ("generate", llava, "the cat", "--image", picture)),
+                                      (2, "2 image tokens", ("generate", llava, "<image> <image> the cat", "--image", picture)),
+                                      (2, "1 image tokens", ("generate", llava, "<image> the cat", "--image", picture, "--image", picture)),
+                                      (3, "ends with a picture", ("generate", llava, "the cat <image>", "--image", picture)),
+                                      (2, "--image", ("vqa", llava, "what is this ?")),
+                                      (2, "takes one", ("vqa", vqa, "what ?", "--image", picture, "--image", picture)),
+                                      (2, "no question", ("caption", vqa, picture)),
+                                      (3, "does not look at pictures", ("caption", text_model, picture)),
+                                      (2, "one text", ("generate", llava, "a", "b", "--image", picture)),
+                                      (1, "cut.jpg", ("caption", blip, path("image/bad/cut.jpg")))):
+            _, err = tool(*args, expected=expected)
+            self.assertIn(words, err)
+
+    def test_processor_and_model_must_agree(self):
+        with tempfile.TemporaryDirectory() as work:
+            for name in os.listdir(os.path.join(SEEING, "llava")):
+                if name != "processor_config.json":
+                    os.symlink(os.path.join(SEEING, "llava", name), os.path.join(work, name))
+            with open(os.path.join(SEEING, "llava", "processor_config.json"), encoding="utf-8") as f:
+                config = json.load(f)
+            config["num_additional_image_tokens"] = 0
+            with open(os.path.join(work, "processor_config.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+            _, err = tool("vqa", work, "what is this ?", "--image", path("image/pictures/rgb.png"), expected=1)
+            self.assertIn("num_additional_image_tokens", err)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -12,7 +12,7 @@ from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
-from ._pictures import Segmentation, segment_images
+from ._pictures import Segmentation, generate_images, segment_images
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
 
@@ -302,6 +302,12 @@ class Model:
                    for o in (found.object[i][k] for k in range(found.count[i]))] for i in range(found.n)]
         lib.accel_detections_free(C.byref(pointer))
         return result
+
+    def generate_images(self, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str = "text", **options: Any) -> List[Generation]:
+        """Text about pictures for each (text, pictures), from models that caption, answer or talk about them.  kind: "text" as the model reads it
+        (an image token for each picture; None: a caption from nothing), "question" written by the chat template, "messages" (JSON).  Options as
+        for generate()."""
+        return generate_images(self.handle, prompts, kind, options)
 
     def segment_images(self, images: Sequence[Media]) -> List[Segmentation]:
         """What each pixel of each picture (a path, or the bytes of a file) shows."""

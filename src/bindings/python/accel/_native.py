@@ -128,6 +128,7 @@ _TABLE = [  # name, result, arguments
     ("accel_generate", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_generate_params), _out(T.accel_generations)),
     ("accel_generate_ids", C.c_int, _handle, C.POINTER(C.POINTER(C.c_int32)), C.POINTER(C.c_uint32), C.c_uint32,
      C.POINTER(T.accel_generate_params), _out(T.accel_generations)),
+    ("accel_generate_images", C.c_int, _handle, C.POINTER(T.accel_image_prompt), C.c_uint32, C.POINTER(T.accel_generate_params), _out(T.accel_generations)),
     ("accel_generations_free", None, _out(T.accel_generations)),
     ("accel_text2text_params_default", T.accel_text2text_params),
     ("accel_text2text", C.c_int, _handle, _texts, C.c_uint32, C.POINTER(T.accel_text2text_params), _out(T.accel_generations)),

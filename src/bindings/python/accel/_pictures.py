@@ -1,9 +1,12 @@
-"""Segments of pictures, and results drawn into them."""
+"""Segments of pictures, results drawn into them, and text about them."""
 from __future__ import annotations
 
 import ctypes as C
-from typing import Any, Dict, List, Optional, Sequence
+import json
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from . import _generate
 from . import _types as T
 from ._native import Media, check, decode, encode, lib, media_array
 from ._tensors import _np, make
@@ -59,3 +62,42 @@ def draw_objects(image: Media, objects: Sequence[Dict[str, Any]], path: str) -> 
         to.score, to.id, to.label = o["score"], labels.index(o["label"]), encode(o["label"])
         to.xmin, to.ymin, to.xmax, to.ymax = (o["box"][side] for side in ("xmin", "ymin", "xmax", "ymax"))
     check(lib.accel_draw_objects(media_array([image]), items, len(objects), encode(str(path))))
+
+
+# ---- text about pictures ----
+
+_KINDS = {"text": 0, "question": 1, "messages": 2}
+
+
+def split_messages(messages: Sequence[Dict[str, Any]]) -> Tuple[str, List[Media]]:
+    """The JSON that a chat template reads, and the pictures in their order: parts {"type": "image"} with "image", "url" or "path"."""
+    images: List[Media] = []
+    plain = []
+    for message in messages:
+        content = message.get("content")
+        if isinstance(content, (list, tuple)):
+            parts = []
+            for part in content:
+                if part.get("type") == "image":
+                    source = next((part[k] for k in ("image", "url", "path") if part.get(k) is not None), None)
+                    if source is None:
+                        raise ValueError('a part {"type": "image"} needs "image", "url" or "path": a path, or the bytes of a file')
+                    images.append(os.fspath(source) if isinstance(source, os.PathLike) else source)
+                    part = {"type": "image"}
+                parts.append(part)
+            message = {**message, "content": parts}
+        plain.append(message)
+    return json.dumps(plain, ensure_ascii=False), images
+
+
+def generate_images(handle: Any, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str, options: Dict[str, Any]) -> List[Any]:
+    if kind not in _KINDS:
+        raise ValueError(f"kind '{kind}' is none of {', '.join(_KINDS)}")
+    how, pointer = _generate._params(options), C.POINTER(T.accel_generations)()
+    array, keep = (T.accel_image_prompt * max(len(prompts), 1))(), []
+    for to, (text, images) in zip(array, prompts):
+        media, words = media_array(images), encode(text)
+        keep.append((media, words))
+        to.kind, to.text, to.images, to.n_images = _KINDS[kind], words, media, len(images)
+    check(lib.accel_generate_images(handle, array, len(prompts), C.byref(how), C.byref(pointer)))
+    return _generate._take(pointer)

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 from . import _types as T
 from ._context import Context
 from ._model import Model, Placement
+from ._pictures import split_messages
 from ._tensors import _np, make
 
 Texts = Union[str, Sequence[str]]
@@ -211,6 +212,76 @@ class ObjectDetectionPipeline(Pipeline):
         return found[0] if single else found
 
 
+class ImageToTextPipeline(Pipeline):
+    """[{"generated_text"}] for a picture, a list of such lists for several (as transformers 4 had it); `prompt`: what the text begins with, or with
+    LLaVA the whole prompt with its image token.  Other options are those of Model.generate."""
+    task = "image-to-text"
+
+    def __call__(self, inputs: Any, prompt: Optional[str] = None, generate_kwargs: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
+        files, single = _files(inputs)
+        options = {**self.defaults, **(generate_kwargs or {}), **options}
+        text = options.pop("prompt", None) if prompt is None else prompt
+        rows: List[List[Dict[str, Any]]] = [[] for _ in files]
+        for g in self.model.generate_images([(text, [f]) for f in files], **options):
+            rows[g.prompt].append({"generated_text": g.text})
+        return rows[0] if single else rows
+
+
+class VisualQuestionAnsweringPipeline(Pipeline):
+    """[{"answer"}] for a picture and a question, a list of such lists for several (as transformers 4 had it, for models that generate).  Also from
+    {"image", "question"} or a list of them."""
+    task = "visual-question-answering"
+
+    def __call__(self, image: Any, question: Any = None, **options: Any) -> Any:
+        single = isinstance(image, dict) or (question is not None and isinstance(image, (str, bytes, os.PathLike)) and isinstance(question, str))
+        if question is None:
+            items = [(i["image"], i["question"]) for i in ([image] if single else image)]
+        else:
+            files, one = _files(image)
+            questions = [question] if isinstance(question, str) else list(question)
+            items = [(f, q) for f in files for q in questions]
+        rows: List[List[Dict[str, Any]]] = [[] for _ in items]
+        for g in self.model.generate_images([(q, _files(f)[0]) for f, q in items], kind="question", **{**self.defaults, **options}):
+            rows[g.prompt].append({"answer": g.text.strip()})
+        return rows[0] if single else rows
+
+
+class ImageTextToTextPipeline(Pipeline):
+    """[{"input_text", "generated_text"}] for a text with its picture or pictures, or for a conversation (messages whose content parts
+    {"type": "image"} have "image", "url" or "path"); a list of such lists for several.  The text is in front of generated_text, the conversation with
+    the answer behind it is generated_text, unless return_full_text is False."""
+    task = "image-text-to-text"
+
+    def __call__(self, images: Any = None, text: Any = None, return_full_text: bool = True, generate_kwargs: Optional[Dict[str, Any]] = None,
+                 **options: Any) -> Any:
+        options = {**self.defaults, **(generate_kwargs or {}), **options}
+        if text is None and images is not None and not isinstance(images, (str, bytes, os.PathLike)):
+            images, text = None, images
+        if isinstance(text, dict):
+            images, text = text["images"] if "images" in text else text["image"], text["text"]
+        if text is None:
+            raise ValueError("image-text-to-text needs a text or messages")
+        if not isinstance(text, str) and text and isinstance(text[0], (dict, list, tuple)):
+            single = isinstance(text[0], dict)
+            inputs = [list(text)] if single else [list(chat) for chat in text]
+            found = self.model.generate_images([split_messages(chat) for chat in inputs], kind="messages", **options)
+        else:
+            single = isinstance(text, str)
+            inputs = [text] if single else list(text)
+            files = [_files(images)[0]] if single else [_files(i)[0] for i in images or []]
+            if images is None:
+                files = [[] for _ in inputs]
+            if len(files) != len(inputs):
+                raise ValueError(f"{len(inputs)} texts, but pictures for {len(files)}")
+            found = self.model.generate_images(list(zip(inputs, files)), **options)
+        rows: List[List[Dict[str, Any]]] = [[] for _ in inputs]
+        for g in found:
+            given: Any = inputs[g.prompt]
+            whole = given + g.text if isinstance(given, str) else given + [{"role": "assistant", "content": g.text}]
+            rows[g.prompt].append({"input_text": given, "generated_text": whole if return_full_text else g.text})
+        return rows[0] if single else rows
+
+
 def _mask(mask: bytes, height: int, width: int) -> Any:
     """As transformers gives it, where Pillow is there; else a uint8 array [height, width]."""
     try:
@@ -256,7 +327,7 @@ class AutomaticSpeechRecognitionPipeline(Pipeline):
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
-    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline,
+    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache")
 
@@ -264,7 +335,8 @@ _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights"
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "image-to-text",
+    "visual-question-answering", "image-text-to-text", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair

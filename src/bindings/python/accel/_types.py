@@ -130,6 +130,7 @@ accel_transcripts = _struct(
     "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))),
     ("language", C.POINTER(text)), ("segments", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_speech_segment))), ("n_ids", C.POINTER(u32)),
     ("ids", C.POINTER(C.POINTER(i32))), ("seconds", C.POINTER(f64)))
+accel_image_prompt = _struct("accel_image_prompt", ("kind", C.c_int), ("text", text), ("images", C.POINTER(accel_media)), ("n_images", u32))
 accel_generation = _struct(
     "accel_generation", ("prompt", u32), ("sequence", u32), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("finish", text), ("score", f64),
     ("logprob", C.POINTER(C.c_float)), ("alternatives", u32), ("alternative", C.POINTER(accel_token_logprob)), ("prompt_tokens", u32),

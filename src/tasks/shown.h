@@ -1,0 +1,21 @@
+/* shown.h - requests of models that generate from pictures: who does, and how prompt and pixels meet. */
+#ifndef ACCEL_TASKS_SHOWN_H
+#define ACCEL_TASKS_SHOWN_H
+
+#include "tasks/generate.h"
+
+/* Its encoder takes pixel_values (BLIP), or its text shows pictures (LLaVA). */
+bool accel__generates_from_pictures(const accel_endpoint *ep);
+/* Whether what runs before the loop ("encode", "decode_image") takes the argument whole, or something follows from it. */
+bool accel__takes_whole(const accel_endpoint *ep, const char *argument);
+/* As accel__generate_request, from a prompt and the tensors of its pictures (pixel_values, image_sizes; arrays that stay
+ * until the request is finished).  BLIP's captions: an empty prompt is allowed.  LLaVA: `ids` hold as many image tokens as
+ * the pictures have rows, else ACCEL_ERROR_ARGUMENT with both numbers; without pictures it is a prompt like any other. */
+accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                     const accel_generate_params *params, accel__ids ids, const accel_tensor *tensor,
+                                     uint32_t n_tensors, uint32_t number, int64_t context, accel__request *out);
+/* Rows that picture `i` of these tensors takes in the text of a model that shows pictures. */
+accel_status accel__shown_rows(const accel_endpoint *ep, const accel_tensor *tensor, uint32_t n_tensors, int64_t i,
+                               int64_t *out);
+
+#endif
