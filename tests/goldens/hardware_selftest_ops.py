@@ -84,15 +84,15 @@ class Writer:
         operands = []
         for i, role in enumerate(c["roles"]):
             spaces = c.get("space") or []
-            operands.append("{'-'}" if role == "-" else
+            operands.append("{.role = '-'}" if role == "-" else
                             self.tensor(0, "in%d" % i, role, (c.get("uses") or [0] * 99)[i], spaces[i] if i < len(spaces) else -1))
-        outs = [self.tensor(0, "out%d" % k) if wanted else "{'-'}" for k, wanted in enumerate(c["outputs"])]
+        outs = [self.tensor(0, "out%d" % k) if wanted else "{.role = '-'}" for k, wanted in enumerate(c["outputs"])]
         spaces = []
         for s, space in enumerate(c.get("spaces") or []):
             if space.get("ragged"):
                 spaces.append("{%s, 0, 0}" % self.tensor(0, "len%d" % s))
             else:
-                spaces.append("{{'-'}, %d, %d}" % (space["rows"], space["items"]))
+                spaces.append("{{.role = '-'}, %d, %d}" % (space["rows"], space["items"]))
         attrs = [self.attribute(k, v) for k, v in c["attrs"].items()]
         parts = [".name = \"%s\"" % c["name"], ".op = ACCEL_PLUGIN_OP_%s" % c["op"], ".n_operand = %d" % len(operands), ".n_out = %d" % len(outs),
                  ".n_space = %d" % len(spaces), ".n_attr = %d" % len(attrs), ".operand = {%s}" % ", ".join(operands), ".out = {%s}" % ", ".join(outs)]
