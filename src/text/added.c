@@ -77,6 +77,12 @@ static accel_status index_by_id(accel__tokenizer *t) {
   t->added_by_id = accel__arena_array(&t->arena, t->added_ids, sizeof *t->added_by_id);
   if (!t->added_by_id) return accel__no_memory(t->added_ids * sizeof *t->added_by_id);
   for (size_t i = 0; i < t->added_n; ++i) t->added_by_id[t->added[i].id] = (uint32_t)i + 1;
+  for (size_t i = 0; i < t->added_n; ++i) { /* of tokens listed twice the last counts, but the package keeps these two */
+    const accel__added *a = &t->added[i];
+    accel__added *counts = &t->added[t->added_by_id[a->id] - 1];
+    counts->skipped |= a->special;
+    if (!counts->shown || a->normalized) counts->shown = a->match, counts->shown_n = a->match_n;
+  }
   return ACCEL_OK;
 }
 

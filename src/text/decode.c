@@ -269,7 +269,7 @@ static accel_status fuse(const list *in, list *out) {
 
 static bool is_special_text(const accel__tokenizer *t, const char *text, size_t n) {
   int32_t same = accel__vocab_id(&t->added_vocab, text, n);
-  return same >= 0 && t->added[t->added_by_id[same] - 1].special;
+  return same >= 0 && t->added[t->added_by_id[same] - 1].skipped;
 }
 
 static void push_stripped(accel__buffer *out, const char *text, size_t n) {

@@ -351,10 +351,13 @@ typedef struct accel__model {
 typedef struct accel__added {
   const char *content; /* in the file */
   size_t content_n;
-  const char *match; /* normalized when `normalized`; what decoding gives */
+  const char *match; /* normalized when `normalized` */
   size_t match_n;
+  const char *shown; /* what decoding gives: normalized when any token of this text is */
+  size_t shown_n;
   int32_t id;
   bool single_word, lstrip, rstrip, normalized, special;
+  bool skipped; /* left out where special tokens are: any token of this text is special */
 } accel__added;
 
 struct accel__tokenizer {

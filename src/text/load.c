@@ -584,8 +584,8 @@ const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n)
   const char *text = NULL;
   if (id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id]) {
     const accel__added *a = &t->added[t->added_by_id[id] - 1];
-    text = a->match;
-    length = a->match_n;
+    text = a->shown;
+    length = a->shown_n;
   } else {
     const accel__vocab *v = t->target.n ? &t->target : &t->vocab;
     const accel__entry *e = accel__vocab_token(v, id);

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -166,6 +168,66 @@ static void test_decode(void **state) {
   assert_int_equal(text.n, 0);
   accel__buffer_free(&text);
   accel__tokenizer_free(&t);
+}
+
+/* What the `tokenizers` package gives for a token that is listed twice: the last one's flags, but shown as normalized and
+ * skipped as special when either is. */
+static void test_listed_twice(void **state) {
+  (void)state;
+  static const struct {
+    const char *first, *second, *kept, *skipped;
+  } cases[] = {{"true", "false", "xQQ", "xQQ"},
+               {"false", "true", "xQQ", "xQQ"},
+               {"false,\"special\":true", "false", "QQ", ""},
+               {"false", "false,\"special\":true", "QQ", ""},
+               {"true,\"special\":true", "false,\"special\":true", "xQQ", "xQQ"}};
+  for (size_t i = 0; i < COUNT(cases); ++i) {
+    char json[1024];
+    accel__tokenizer *t = NULL;
+    accel__buffer text = {0};
+    const int32_t id = 3;
+    int n = snprintf(
+        json, sizeof json,
+        "{\"added_tokens\":[{\"content\":\"QQ\",\"normalized\":%s},{\"content\":\"QQ\",\"normalized\":%s}],"
+        "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"x\"},\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"<unk>\":0,"
+        "\"a\":1,\"xa\":2},\"unk_token\":\"<unk>\"}}",
+        cases[i].first, cases[i].second);
+    assert_int_equal(accel__tokenizer_parse(json, (size_t)n, "twice", &t), ACCEL_OK);
+    assert_int_equal(accel__decode(t, &id, 1, false, false, &text), ACCEL_OK);
+    assert_string_equal(text.data, cases[i].kept);
+    text.n = 0;
+    accel__buffer_text(&text, "");
+    assert_int_equal(accel__decode(t, &id, 1, true, false, &text), ACCEL_OK);
+    assert_memory_equal(text.data, cases[i].skipped, strlen(cases[i].skipped));
+    assert_int_equal(text.n, strlen(cases[i].skipped));
+    accel__buffer_free(&text);
+    accel__tokenizer_free(&t);
+  }
+}
+
+/* A million added tokens, some of which begin like others: read in seconds, within a gigabyte, and found in texts. */
+static void test_million_added(void **state) {
+  (void)state;
+  enum { TOKENS = 1000000 };
+  accel__buffer json = {0};
+  accel__tokenizer *t = NULL;
+  accel__encoding e = {0};
+  accel__buffer_text(&json, "{\"added_tokens\":[");
+  for (int i = 0; i < TOKENS; ++i)
+    accel__buffer_printf(&json, "%s{\"content\":\"<t%d>\",\"normalized\":%s}", i ? "," : "", i, i % 2 ? "true" : "false");
+  accel__buffer_text(&json, "],\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"<unk>\":0,\"a\":1},\"unk_token\":\"<unk>\"}}");
+  assert_int_equal(accel__buffer_status(&json), ACCEL_OK);
+  clock_t begin = clock();
+  assert_int_equal(accel__tokenizer_parse(json.data, json.n, "million", &t), ACCEL_OK);
+  encode(t, "<t0><t999999>a<t12345><t1", 25, NULL, &e);
+  EXPECT_IDS(&e, 2, 1000001, 1, 12347, 0);
+  assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 60);
+  struct rusage used;
+  getrusage(RUSAGE_SELF, &used);
+  if (!ACCEL_SANITIZER) assert_true(used.ru_maxrss < 1 << 20); /* KiB */
+  accel__encoding_free(&e);
+  accel__tokenizer_free(&t);
+  accel__buffer_free(&json);
 }
 
 static void test_truncation_refused(void **state) {
@@ -406,10 +468,20 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vocab_txt),          cmocka_unit_test(test_describe),        cmocka_unit_test(test_words),
-      cmocka_unit_test(test_malformed_text),     cmocka_unit_test(test_special_in_text), cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_truncation_refused), cmocka_unit_test(test_refused),         cmocka_unit_test(test_expressions),
-      cmocka_unit_test(test_deep_sequences),     cmocka_unit_test(test_huge_text),       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_vocab_txt),
+      cmocka_unit_test(test_describe),
+      cmocka_unit_test(test_words),
+      cmocka_unit_test(test_malformed_text),
+      cmocka_unit_test(test_special_in_text),
+      cmocka_unit_test(test_decode),
+      cmocka_unit_test(test_listed_twice),
+      cmocka_unit_test(test_million_added),
+      cmocka_unit_test(test_truncation_refused),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_deep_sequences),
+      cmocka_unit_test(test_huge_text),
+      cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
