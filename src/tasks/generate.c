@@ -134,7 +134,7 @@ accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_gen
 
 accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
                                       const accel_generate_params *params, accel__generate_plan *plan) {
-  *plan = (accel__generate_plan){0};
+  *plan = (accel__generate_plan){.context = accel__context_length(ep)};
   ACCEL_TRY(accel__can_generate(ep));
   ACCEL_TRY(read_model(ep, plan));
   ACCEL_TRY(apply_task(ep, task, plan));
@@ -338,7 +338,7 @@ static accel_status generate(accel_endpoint *ep, const accel__generate_plan *pla
   accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
   accel_status status = ACCEL_OK;
   if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
-  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make(user, plan, i, accel__context_length(ep), &requests[i]));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make(user, plan, i, plan->context, &requests[i]));
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
   if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));

@@ -86,6 +86,7 @@ static accel_status answer(accel_endpoint *ep, const char *const *texts, uint32_
   for (uint32_t i = 0; i < n; i++) prompts[i] = (accel__ids){enc[i].ids, (uint32_t)enc[i].n};
   accel_status status = accel__generate_plan_for(ep, &settings, params->generate, &plan);
   plan.no_clean_up = true;
+  plan.context = ep->model->max_positions; /* a length that was asked for is the input's, which is cut */
   if (status == ACCEL_OK) status = accel__generate_planned(ep, &plan, prompts, n, params->generate, out);
   accel__generate_plan_free(&plan);
   return status;

@@ -93,6 +93,11 @@ class Tool(unittest.TestCase):
         long = "the quick brown fox jumps over the lazy dog " * 20
         self.assertEqual(self.good("summarize", "bart", long), self.good("summarize", "bart", long + "and more"))
 
+    def test_inputs_alone_have_the_length_asked_for(self):
+        found = json.loads(self.good("summarize", "t5", "the quick brown fox jumps over the lazy dog", "--max-length", "5", "--max-new-tokens", "12", "--json"))
+        self.assertEqual(found["prompt_tokens"], 5)
+        self.assertGreater(found["new_tokens"], 5)
+
     def test_refusals(self):
         for code, known, arguments in ((2, "it knows", ("translate", "mbart", "a", "--to", "xx_XX")), (2, "did you mean 'de_DE'", ("translate", "mbart", "a", "--to", "de_DF")),
                                        (2, "en_to_fr", ("translate", "t5", "a", "--from", "en", "--to", "it")), (2, "fra", ("translate", "marian", "a", "--to", "it")),
