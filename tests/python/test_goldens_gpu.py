@@ -24,7 +24,7 @@ def why_not(device):
 
 class GpuGoldens(unittest.TestCase):
     def check(self, device, precision, goldens):
-        reports = test_goldens.verify_all(device, precision, goldens, timeout=3600 if ALL else 900)
+        reports = test_goldens.verify_all(device, precision, goldens, timeout=3600 if ALL else 1500)
         for (model, golden, *_), report in zip(goldens, reports):
             with self.subTest(device=device, precision=precision, model=model, golden=golden):
                 self.assertTrue(report.get("pass"), report)
