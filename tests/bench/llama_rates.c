@@ -99,7 +99,8 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "--batch")) batch = value;
     if (!strcmp(argv[i], "--iters")) iters = value;
   }
-  if (argc < 2 || batch < 1 || batch > MOST || iters < 1 || iters > MOST || seq < 1) die("see the first lines of the source");
+  if (argc < 2 || batch < 1 || batch > MOST || iters < 1 || iters > MOST || seq < 1)
+    die("see the first lines of the source");
   double begin = now_ms();
   struct llama_model *model = llama_model_load_from_file(argv[1], llama_model_default_params());
   if (!model) die("the model cannot be loaded");
@@ -118,10 +119,11 @@ int main(int argc, char **argv) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   const double p = median(prefill, iters), d = median(decode, iters);
-  printf("{\"prefill_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f, \"decoder_ms_per_token\": %.3f, \"load_ms\": %.1f, "
-         "\"peak_rss_bytes\": %lld}\n",
-         1e3 * batch * seq / p, new_tokens > 1 ? 1e3 * batch * (new_tokens - 1) / d : 0.0,
-         new_tokens > 1 ? d / (new_tokens - 1) : 0.0, load, (long long)usage.ru_maxrss * 1024);
+  printf(
+      "{\"prefill_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f, \"decoder_ms_per_token\": %.3f, \"load_ms\": %.1f, "
+      "\"peak_rss_bytes\": %lld}\n",
+      1e3 * batch * seq / p, new_tokens > 1 ? 1e3 * batch * (new_tokens - 1) / d : 0.0,
+      new_tokens > 1 ? d / (new_tokens - 1) : 0.0, load, (long long)usage.ru_maxrss * 1024);
   llama_free(ctx);
   llama_model_free(model);
   return 0;
