@@ -501,7 +501,7 @@ typedef struct export_slot {
   int32_t length, has_vector;
   uint64_t elements;
 } export_slot;
-enum { EXPORT_MAGIC = 0x314b4341 }; /* "ACK1" */
+enum { EXPORT_MAGIC = 0x324b4341 }; /* "ACK2": 2 since the rows of a key head lie together */
 
 static uint64_t slot_bytes(const kit_endpoint_state *e, const accel_plugin_state *st, int32_t length, bool vector,
                            uint64_t elements) {
