@@ -26,26 +26,69 @@ static const char *option_head(const cli_option *o, char *into, size_t size) {
   return into;
 }
 
-static void print_option(const cli_option *o) {
+/* Is a part of a help text addressed to commands ("translate, bench: ...")?  Then *skip is the length of the address, and
+ * *mine says whether c is one of them. */
+static bool addressed(const char *part, const cli_command *c, size_t *skip, bool *mine) {
+  bool found = false;
+  for (const char *name = part;; name += 2) {
+    const size_t n = strcspn(name, ":,; ");
+    bool known = false;
+    for (size_t i = 0; i < cli_command_count; ++i)
+      known |= strlen(cli_commands[i].name) == n && strncmp(name, cli_commands[i].name, n) == 0;
+    if (!known) return false;
+    found |= strlen(c->name) == n && strncmp(name, c->name, n) == 0;
+    name += n;
+    if (strncmp(name, ": ", 2) == 0) {
+      *skip = (size_t)(name - part) + 2;
+      *mine = found;
+      return true;
+    }
+    if (strncmp(name, ", ", 2) != 0) return false;
+  }
+}
+
+/* Appends the parts of a help text that are meant for c: those addressed to it, or those addressed to nobody.  A part
+ * without an address behind one with an address goes with that. */
+static size_t take_parts(const char *text, const cli_command *c, bool own, char *into, size_t size) {
+  size_t used = 0;
+  bool mine = !own;
+  for (const char *part = text; *part;) {
+    const char *next = strstr(part, "; ");
+    const size_t n = next ? (size_t)(next - part) : strlen(part);
+    size_t skip = 0;
+    if (addressed(part, c, &skip, &mine)) mine = mine && own;
+    if (mine && used < size)
+      used += (size_t)snprintf(into + used, size - used, "%s%.*s", used ? "; " : "", (int)(n - skip), part + skip);
+    part += n + (next ? 2 : 0);
+  }
+  return used;
+}
+
+static const char *help_for(const cli_option *o, const cli_command *c, char *into, size_t size) {
+  return take_parts(o->help, c, true, into, size) || take_parts(o->help, c, false, into, size) ? into : o->help;
+}
+
+/* For one command; NULL: for all. */
+static void print_option(const cli_option *o, const cli_command *c) {
   enum { INDENT = 28 };
-  char head[160];
+  char head[160], help[600];
   option_head(o, head, sizeof head);
   if (strlen(head) + 4 > INDENT)
     printf("  %s\n%*s", head, INDENT, "");
   else
     printf("  %-*s", INDENT - 2, head);
-  cli_print_wrapped(o->help, INDENT, cli_columns(stdout) - INDENT - 1);
+  cli_print_wrapped(c ? help_for(o, c, help, sizeof help) : o->help, INDENT, cli_columns(stdout) - INDENT - 1);
 }
 
 static void print_overview(void) {
   printf(
       "accel - runs Hugging Face models straight from their directories, on the hardware at hand\n\nusage: accel COMMAND "
       "[OPTIONS] [ARGUMENTS]\n\n");
-  for (size_t i = 0; i < cli_command_count; ++i) printf("  %-12s%s\n", cli_commands[i].name, cli_commands[i].summary);
+  for (size_t i = 0; i < cli_command_count; ++i) printf("  %-17s%s\n", cli_commands[i].name, cli_commands[i].summary);
   printf(
       "\nMODEL is a directory, or org/name[@revision] in $XDG_CACHE_HOME/accel/models or in the Hugging Face "
       "cache.\n\noptions of every command:\n");
-  for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id]);
+  for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id], NULL);
   printf(
       "\nEach option has a twin in the environment: --device is ACCEL_DEVICE; the option wins.\nResults go to stdout, "
       "everything else to stderr.\n\nexit codes:\n");
@@ -58,9 +101,9 @@ static void print_command(const cli_command *c) {
          c->operands);
   if (*c->details) printf("\n%s\n", c->details);
   if (*c->options != OPT_END) printf("\noptions:\n");
-  for (const uint8_t *o = c->options; *o != OPT_END; ++o) print_option(&cli_options[*o]);
+  for (const uint8_t *o = c->options; *o != OPT_END; ++o) print_option(&cli_options[*o], c);
   printf("\noptions of every command:\n");
-  for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id]);
+  for (int id = 0; id < OPT_COMMON; ++id) print_option(&cli_options[id], c);
 }
 
 /* ---- manual page ---- */
