@@ -3,23 +3,14 @@
 
 #include "cli/print.h"
 
-void cli_json_labels(cli_json *json, const accel_classifications *found) {
-  cli_json_open(json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(json, NULL, '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) {
-      cli_json_open(json, NULL, '{');
-      cli_json_text(json, "label", found->score[i][k].label);
-      cli_json_double(json, "score", found->score[i][k].score);
-      cli_json_int(json, "id", found->score[i][k].id);
-      cli_json_close(json, '}');
-    }
-    cli_json_close(json, ']');
-  }
-  cli_json_close(json, ']');
+static void json_label(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_label_score *l = &((const accel_classifications *)found)->score[i][k];
+  cli_json_text(json, "label", l->label);
+  cli_json_double(json, "score", l->score);
+  cli_json_int(json, "id", l->id);
 }
 
-void cli_print_labels(const accel_classifications *found, const char *const *names, const char *heading) {
+static void print_table(const accel_classifications *found, const char *const *names, const char *heading) {
   cli_table table = {0};
   cli_table_row(&table, 3, (const char *[]){"score", "label", heading});
   for (uint32_t i = 0; i < found->n; ++i) {
@@ -34,18 +25,11 @@ void cli_print_labels(const accel_classifications *found, const char *const *nam
   cli_table_print(&table, "rll");
 }
 
-static int print_labels(cli_run *run, const accel_endpoint *endpoint, const accel_classifications *found,
-                        const char *const *names, const char *heading, const char *schema) {
-  cli_json json;
-  if (!cli_flag(run, OPT_JSON)) {
-    cli_print_labels(found, names, heading);
-    return 0;
-  }
-  int code = cli_json_begin(run, schema, &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_labels(&json, found);
-  return cli_json_end(run, &json);
+int cli_print_labels(cli_run *run, const accel_endpoint *endpoint, const accel_classifications *found,
+                     const char *const *names, const char *heading, const char *schema) {
+  if (cli_flag(run, OPT_JSON)) return cli_json_results(run, schema, endpoint, found, found->n, found->count, json_label);
+  print_table(found, names, heading);
+  return 0;
 }
 
 static accel_classify_params params_of(const cli_run *run, uint32_t top_k) {
@@ -69,55 +53,52 @@ static int classify(cli_run *run, accel_endpoint *endpoint, const cli_texts *tex
   accel_classifications *found;
   accel_status status = accel_classify(endpoint, first, any ? second : NULL, texts->n, &how, &found);
   int code =
-      status == ACCEL_OK ? print_labels(run, endpoint, found, first, "text", "accel.classify/1") : cli_fail(run, status);
+      status == ACCEL_OK ? cli_print_labels(run, endpoint, found, first, "text", "accel.classify/1") : cli_fail(run, status);
   free((void *)first);
   accel_classifications_free(&found);
   return code;
 }
 
 /* Pictures or sounds: five labels each, as transformers' pipelines give. */
-static int classify_media(cli_run *run, const char *const *names, uint32_t n, bool sounds, const char *schema) {
-  accel_endpoint *endpoint = NULL;
-  accel_classifications *found = NULL;
+static int classify_media(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n, bool sounds,
+                          const char *schema) {
   const accel_classify_params how = params_of(run, 5);
-  accel_media *media = calloc(n, sizeof *media);
-  if (!media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  for (uint32_t i = 0; i < n; ++i) media[i].name = names[i];
-  int code = cli_open(run, run->args[0], sounds ? "audio-classification" : "image-classification", &endpoint);
-  if (!code) {
-    accel_status status = (sounds ? accel_classify_sounds : accel_classify_images)(endpoint, media, n, &how, &found);
-    code = status == ACCEL_OK ? print_labels(run, endpoint, found, names, sounds ? "sound" : "picture", schema)
-                              : cli_fail(run, status);
-  }
+  accel_classifications *found = NULL;
+  const char **names = malloc((n + 1) * sizeof *names);
+  if (!names) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  for (uint32_t i = 0; i < n; ++i) names[i] = media[i].name;
+  accel_status status = (sounds ? accel_classify_sounds : accel_classify_images)(endpoint, media, n, &how, &found);
+  int code = status == ACCEL_OK ? cli_print_labels(run, endpoint, found, names, sounds ? "sound" : "picture", schema)
+                                : cli_fail(run, status);
   accel_classifications_free(&found);
-  accel_cleanup(&endpoint);
-  free(media);
+  free(names);
   return code;
 }
 
-int cmd_audio_classify(cli_run *run) {
-  return classify_media(run, (const char *const *)run->args + 1, (uint32_t)run->n_args - 1, true, "accel.audio-classify/1");
+static int classify_images(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  return classify_media(run, endpoint, media, n, false, "accel.classify/1");
 }
+static int classify_sounds(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  return classify_media(run, endpoint, media, n, true, "accel.classify/1");
+}
+static int label_sounds(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  return classify_media(run, endpoint, media, n, true, "accel.audio-classify/1");
+}
+
+int cmd_audio_classify(cli_run *run) { return cli_on_operands(run, "audio-classification", label_sounds); }
 
 int cmd_classify(cli_run *run) {
   static const char *const fields[] = {"text", "text_pair"};
-  cli_texts texts;
-  accel_endpoint *endpoint = NULL;
   for (int sounds = 0; sounds < 2; ++sounds) {
     uint32_t n;
     const char **names = cli_values(run, sounds ? OPT_AUDIO : OPT_IMAGE, &n);
     if (!names) continue;
     int done = run->n_args > 1 || run->value[OPT_INPUT] || (run->value[OPT_IMAGE] && run->value[OPT_AUDIO])
                    ? cli_usage(run, "texts, pictures and sounds are classified by different models; give one kind")
-                   : classify_media(run, names, n, sounds, "accel.classify/1");
+                   : cli_on_media(run, names, n, sounds ? "audio-classification" : "image-classification",
+                                  sounds ? classify_sounds : classify_images);
     free(names);
     return done;
   }
-  int code = cli_texts_read(run, 1, fields, 2, &texts);
-  if (code) return code;
-  code = cli_open(run, run->args[0], "text-classification", &endpoint);
-  if (!code) code = classify(run, endpoint, &texts);
-  accel_cleanup(&endpoint);
-  cli_texts_free(&texts);
-  return code;
+  return cli_on_texts(run, 1, fields, 2, "text-classification", classify);
 }

@@ -51,7 +51,7 @@ struct cli_run {
   const char *value[OPT_END]; /* NULL: not given; "1": a flag, or a MAYBE without its value */
   const char **given;         /* [n_given] values of TEXTS options in the order given, each behind the option's number */
   uint32_t n_given;
-  char **args;                /* operands */
+  char **args; /* operands */
   int n_args;
   accel *ctx; /* see cli_context */
 };
@@ -98,12 +98,12 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
 /* Where it ran, as one line on stderr. */
 void cli_say_placement(const cli_run *run, const accel_placement_report *placement);
 
-/* Conversations, after cli_context: from now on Ctrl-C does not end the program but is counted, and *fd becomes readable at any signal
- * that asks to stop.  0 or an exit code. */
+/* Conversations, after cli_context: from now on Ctrl-C does not end the program but is counted, and *fd becomes readable at
+ * any signal that asks to stop.  0 or an exit code. */
 int cli_converse(cli_run *run, int *fd);
 int cli_asked_to_stop(int *times); /* the last such signal (SIGINT, SIGTERM, SIGALRM) and how many there were; 0 none */
 void cli_forget_interrupt(void);   /* as if there had been no Ctrl-C; other signals stay */
-void cli_hold(bool on);            /* true: a running call is not cancelled; its listener looks at cli_asked_to_stop itself */
+void cli_hold(bool on); /* true: a running call is not cancelled; its listener looks at cli_asked_to_stop itself */
 
 void cli_progress_end(void); /* clears the progress bar; does nothing when there is none */
 
@@ -133,5 +133,18 @@ typedef struct cli_ids {
 } cli_ids;
 int cli_ids_read(cli_run *run, const char *path, cli_ids *out);
 void cli_ids_free(cli_ids *ids);
+
+/* ---- the frame of a command (frame.c): inputs are read, the model of the first operand is opened for `task`, fn answers
+ * ---- */
+
+typedef int cli_text_fn(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts); /* 0 or an exit code */
+typedef int cli_media_fn(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n);
+int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_fields, const char *task, cli_text_fn *fn);
+/* The same with the one field "text". */
+int cli_on_plain_texts(cli_run *run, int first, const char *task, cli_text_fn *fn);
+/* Files names[n]. */
+int cli_on_media(cli_run *run, const char *const *names, uint32_t n, const char *task, cli_media_fn *fn);
+/* The files that are the operands behind the model. */
+int cli_on_operands(cli_run *run, const char *task, cli_media_fn *fn);
 
 #endif

@@ -70,15 +70,4 @@ static int fill(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
   return code;
 }
 
-int cmd_fill_mask(cli_run *run) {
-  static const char *const fields[] = {"text"};
-  cli_texts texts;
-  accel_endpoint *endpoint = NULL;
-  int code = cli_texts_read(run, 1, fields, 1, &texts);
-  if (code) return code;
-  code = cli_open(run, run->args[0], "fill-mask", &endpoint);
-  if (!code) code = fill(run, endpoint, &texts);
-  accel_cleanup(&endpoint);
-  cli_texts_free(&texts);
-  return code;
-}
+int cmd_fill_mask(cli_run *run) { return cli_on_plain_texts(run, 1, "fill-mask", fill); }

@@ -1,40 +1,21 @@
 /* pictures.c - accel detect-objects, segment and zero-shot-image. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/print.h"
 
-static accel_media *operands(const cli_run *run, uint32_t *n) {
-  *n = (uint32_t)run->n_args - 1;
-  return cli_media((const char *const *)run->args + 1, *n);
-}
-
 /* ---- objects: boxes in whole pixels, as transformers' pipeline prints them ---- */
 
-static int json_objects(cli_run *run, const accel_endpoint *endpoint, const accel_detections *found) {
-  cli_json json;
-  int code = cli_json_begin(run, "accel.detect-objects/1", &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(&json, NULL, '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) {
-      const accel_detection *o = &found->object[i][k];
-      cli_json_open(&json, NULL, '{');
-      cli_json_double(&json, "score", o->score);
-      cli_json_text(&json, "label", o->label);
-      cli_json_open(&json, "box", '{');
-      cli_json_int(&json, "xmin", (int64_t)o->xmin);
-      cli_json_int(&json, "ymin", (int64_t)o->ymin);
-      cli_json_int(&json, "xmax", (int64_t)o->xmax);
-      cli_json_int(&json, "ymax", (int64_t)o->ymax);
-      cli_json_close(&json, '}');
-      cli_json_close(&json, '}');
-    }
-    cli_json_close(&json, ']');
-  }
-  cli_json_close(&json, ']');
-  return cli_json_end(run, &json);
+static void json_object(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_detection *o = &((const accel_detections *)found)->object[i][k];
+  cli_json_double(json, "score", o->score);
+  cli_json_text(json, "label", o->label);
+  cli_json_open(json, "box", '{');
+  cli_json_int(json, "xmin", (int64_t)o->xmin);
+  cli_json_int(json, "ymin", (int64_t)o->ymin);
+  cli_json_int(json, "xmax", (int64_t)o->xmax);
+  cli_json_int(json, "ymax", (int64_t)o->ymax);
+  cli_json_close(json, '}');
 }
 
 static void print_objects(const accel_detections *found, const accel_media *media) {
@@ -62,55 +43,34 @@ static accel_status draw_objects(const cli_run *run, const accel_media *media, c
   return status;
 }
 
-int cmd_detect_objects(cli_run *run) {
-  uint32_t n;
-  accel_endpoint *endpoint = NULL;
+static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
   accel_detections *found = NULL;
   accel_detect_params how = accel_detect_params_default();
-  accel_media *media = operands(run, &n);
-  if (!media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
   how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
-  int code = cli_open(run, run->args[0], "object-detection", &endpoint);
-  if (!code) {
-    accel_status status = accel_detect_objects(endpoint, media, n, &how, &found);
-    if (status == ACCEL_OK) status = draw_objects(run, media, found);
-    if (status != ACCEL_OK)
-      code = cli_fail(run, status);
-    else if (cli_flag(run, OPT_JSON))
-      code = json_objects(run, endpoint, found);
-    else
-      print_objects(found, media);
-  }
+  int code = 0;
+  accel_status status = accel_detect_objects(endpoint, media, n, &how, &found);
+  if (status == ACCEL_OK) status = draw_objects(run, media, found);
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = cli_json_results(run, "accel.detect-objects/1", endpoint, found, found->n, found->count, json_object);
+  else
+    print_objects(found, media);
   accel_detections_free(&found);
-  accel_cleanup(&endpoint);
-  free(media);
   return code;
 }
 
+int cmd_detect_objects(cli_run *run) { return cli_on_operands(run, "object-detection", detect_objects); }
+
 /* ---- segments ---- */
 
-static int json_segments(cli_run *run, const accel_endpoint *endpoint, const accel_segmentations *found) {
-  cli_json json;
-  int code = cli_json_begin(run, "accel.segment/1", &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(&json, NULL, '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) {
-      const accel_segment *s = &found->segment[i][k];
-      cli_json_open(&json, NULL, '{');
-      cli_json_double(&json, "score", s->score); /* NaN becomes null */
-      cli_json_text(&json, "label", s->label);
-      cli_json_int(&json, "id", s->id);
-      cli_json_int(&json, "pixels", (int64_t)s->pixels);
-      cli_json_double(&json, "area", s->area);
-      cli_json_close(&json, '}');
-    }
-    cli_json_close(&json, ']');
-  }
-  cli_json_close(&json, ']');
-  return cli_json_end(run, &json);
+static void json_segment(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_segment *s = &((const accel_segmentations *)found)->segment[i][k];
+  cli_json_double(json, "score", s->score); /* NaN becomes null */
+  cli_json_text(json, "label", s->label);
+  cli_json_int(json, "id", s->id);
+  cli_json_int(json, "pixels", (int64_t)s->pixels);
+  cli_json_double(json, "area", s->area);
 }
 
 static void print_segments(const accel_segmentations *found, const accel_media *media) {
@@ -140,60 +100,43 @@ static accel_status draw_segments(const cli_run *run, const accel_media *media, 
   return status;
 }
 
-int cmd_segment(cli_run *run) {
-  uint32_t n;
-  accel_endpoint *endpoint = NULL;
+static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
   accel_segmentations *found = NULL;
-  accel_media *media = operands(run, &n);
-  if (!media) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  int code = cli_open(run, run->args[0], "image-segmentation", &endpoint);
-  if (!code) {
-    accel_status status = accel_segment_images(endpoint, media, n, &found);
-    if (status == ACCEL_OK) status = draw_segments(run, media, found);
-    if (status != ACCEL_OK)
-      code = cli_fail(run, status);
-    else if (cli_flag(run, OPT_JSON))
-      code = json_segments(run, endpoint, found);
-    else
-      print_segments(found, media);
-  }
+  int code = 0;
+  accel_status status = accel_segment_images(endpoint, media, n, &found);
+  if (status == ACCEL_OK) status = draw_segments(run, media, found);
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = cli_json_results(run, "accel.segment/1", endpoint, found, found->n, found->count, json_segment);
+  else
+    print_segments(found, media);
   accel_segmentations_free(&found);
-  accel_cleanup(&endpoint);
-  free(media);
   return code;
 }
 
+int cmd_segment(cli_run *run) { return cli_on_operands(run, "image-segmentation", segment); }
+
 /* ---- labels of one's own ---- */
 
-int cmd_zero_shot_image(cli_run *run) {
-  uint32_t n, n_labels = 0;
-  char **labels = NULL;
-  accel_endpoint *endpoint = NULL;
+static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  uint32_t n_labels;
+  char **labels;
   accel_classifications *found = NULL;
-  accel_media *media = operands(run, &n);
-  if (!media || (run->value[OPT_LABELS] && !cli_split(run->value[OPT_LABELS], &labels, &n_labels))) {
-    free(media);
+  if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels))
     return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  }
-  int code = n_labels ? cli_open(run, run->args[0], "zero-shot-image-classification", &endpoint)
-                      : cli_usage(run, "no labels: give --labels \"one,two,three\"");
-  if (!code) {
-    accel_status status =
-        accel_zero_shot_image(endpoint, media, n, (const char *const *)labels, n_labels, run->value[OPT_HYPOTHESIS], &found);
-    cli_json json;
-    if (status != ACCEL_OK) {
-      code = cli_fail(run, status);
-    } else if (!cli_flag(run, OPT_JSON)) {
-      cli_print_labels(found, (const char *const *)run->args + 1, "picture");
-    } else if (!(code = cli_json_begin(run, "accel.zero-shot-image/1", &json))) {
-      cli_json_placement(&json, accel_placement(endpoint));
-      cli_json_labels(&json, found);
-      code = cli_json_end(run, &json);
-    }
-  }
+  accel_status status =
+      accel_zero_shot_image(endpoint, media, n, (const char *const *)labels, n_labels, run->value[OPT_HYPOTHESIS], &found);
+  int code = status == ACCEL_OK ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1, "picture",
+                                                   "accel.zero-shot-image/1")
+                                : cli_fail(run, status);
   accel_classifications_free(&found);
-  accel_cleanup(&endpoint);
   free(labels);
-  free(media);
   return code;
+}
+
+int cmd_zero_shot_image(cli_run *run) {
+  if (!run->value[OPT_LABELS] || strspn(run->value[OPT_LABELS], ",") == strlen(run->value[OPT_LABELS]))
+    return cli_usage(run, "no labels: give --labels \"one,two,three\"");
+  return cli_on_operands(run, "zero-shot-image-classification", choose_labels);
 }

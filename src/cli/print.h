@@ -38,8 +38,11 @@ void cli_json_raw(cli_json *json, const char *key, const char *text);
 void cli_json_placement(cli_json *json, const accel_placement_report *placement);
 /* Prints text that is JSON already as the whole result. */
 int cli_json_whole(cli_run *run, const char *text);
-/* "results": for each input its labels with their scores. */
-void cli_json_labels(cli_json *json, const accel_classifications *found);
+/* The whole result of a command: placement, and "results", for each of n inputs a list of count[i] objects, whose members
+ * `item` writes. */
+typedef void cli_json_item_fn(cli_json *json, const void *found, uint32_t i, uint32_t k);
+int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint, const void *found, uint32_t n,
+                     const uint32_t *count, cli_json_item_fn *item);
 
 /* ---- tables ---- */
 
@@ -66,7 +69,8 @@ const char *cli_bytes(uint64_t bytes, char *into, size_t size); /* "1.5 GiB" */
 void cli_print_similarity(const double *cosine, const char *const *texts, uint32_t n);
 int cli_flush(cli_run *run); /* stdout; a failed write is exit code 1 */
 
-/* Scores and labels, the name of each input (NULL-terminated strings) behind its first. */
-void cli_print_labels(const accel_classifications *found, const char *const *names, const char *heading);
+/* Labels with their scores, as JSON or as a table with the name of each input (NULL-terminated strings) behind its first. */
+int cli_print_labels(cli_run *run, const accel_endpoint *endpoint, const accel_classifications *found,
+                     const char *const *names, const char *heading, const char *schema);
 
 #endif

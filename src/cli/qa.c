@@ -35,26 +35,12 @@ static int read_records(cli_run *run, cli_texts *records, char **context) {
   return 0;
 }
 
-static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_answers *found) {
-  cli_json json;
-  int code = cli_json_begin(run, "accel.qa/1", &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(&json, NULL, '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) {
-      cli_json_open(&json, NULL, '{');
-      cli_json_double(&json, "score", found->answer[i][k].score);
-      cli_json_int(&json, "start", found->answer[i][k].start);
-      cli_json_int(&json, "end", found->answer[i][k].end);
-      cli_json_text(&json, "answer", found->answer[i][k].answer);
-      cli_json_close(&json, '}');
-    }
-    cli_json_close(&json, ']');
-  }
-  cli_json_close(&json, ']');
-  return cli_json_end(run, &json);
+static void json_answer(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_answer *a = &((const accel_answers *)found)->answer[i][k];
+  cli_json_double(json, "score", a->score);
+  cli_json_int(json, "start", a->start);
+  cli_json_int(json, "end", a->end);
+  cli_json_text(json, "answer", a->answer);
 }
 
 static void print_table(const accel_answers *found, const cli_texts *records) {
@@ -91,7 +77,7 @@ static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *recor
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
-    code = print_json(run, endpoint, found);
+    code = cli_json_results(run, "accel.qa/1", endpoint, found, found->n, found->count, json_answer);
   else
     print_table(found, records);
   accel_answers_free(&found);

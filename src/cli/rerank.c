@@ -50,15 +50,4 @@ static int rank(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) 
   return code;
 }
 
-int cmd_rerank(cli_run *run) {
-  static const char *const fields[] = {"text"};
-  cli_texts texts;
-  accel_endpoint *endpoint = NULL;
-  int code = cli_texts_read(run, 2, fields, 1, &texts);
-  if (code) return code;
-  code = cli_open(run, run->args[0], "text-ranking", &endpoint);
-  if (!code) code = rank(run, endpoint, &texts);
-  accel_cleanup(&endpoint);
-  cli_texts_free(&texts);
-  return code;
-}
+int cmd_rerank(cli_run *run) { return cli_on_plain_texts(run, 2, "text-ranking", rank); }

@@ -4,31 +4,15 @@
 
 #include "cli/print.h"
 
-static void json_entity(cli_json *json, const accel_token_entity *e) {
+static void json_entity(cli_json *json, const void *found, uint32_t i, uint32_t k) {
+  const accel_token_entity *e = &((const accel_token_entities *)found)->entity[i][k];
   bool group = e->index < 0;
-  cli_json_open(json, NULL, '{');
   cli_json_text(json, group ? "entity_group" : "entity", e->entity);
   cli_json_double(json, "score", e->score);
   if (!group) cli_json_int(json, "index", e->index);
   cli_json_text(json, "word", e->word);
   cli_json_int(json, "start", e->start);
   cli_json_int(json, "end", e->end);
-  cli_json_close(json, '}');
-}
-
-static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_token_entities *found) {
-  cli_json json;
-  int code = cli_json_begin(run, "accel.tokens/1", &json);
-  if (code) return code;
-  cli_json_placement(&json, accel_placement(endpoint));
-  cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(&json, NULL, '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) json_entity(&json, &found->entity[i][k]);
-    cli_json_close(&json, ']');
-  }
-  cli_json_close(&json, ']');
-  return cli_json_end(run, &json);
 }
 
 static void print_table(const accel_token_entities *found) {
@@ -66,22 +50,11 @@ static int label(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
   if (cli_flag(run, OPT_JSON))
-    code = print_json(run, endpoint, found);
+    code = cli_json_results(run, "accel.tokens/1", endpoint, found, found->n, found->count, json_entity);
   else
     print_table(found);
   accel_token_entities_free(&found);
   return code;
 }
 
-int cmd_tokens(cli_run *run) {
-  static const char *const fields[] = {"text"};
-  cli_texts texts;
-  accel_endpoint *endpoint = NULL;
-  int code = cli_texts_read(run, 1, fields, 1, &texts);
-  if (code) return code;
-  code = cli_open(run, run->args[0], "token-classification", &endpoint);
-  if (!code) code = label(run, endpoint, &texts);
-  accel_cleanup(&endpoint);
-  cli_texts_free(&texts);
-  return code;
-}
+int cmd_tokens(cli_run *run) { return cli_on_plain_texts(run, 1, "token-classification", label); }
