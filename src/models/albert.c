@@ -93,10 +93,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     accel__add_output(b, "logits", predictions(b, c, x), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__head_sequence(b, pool, "classifier");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -112,11 +110,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"AlbertModel",
-                                      "AlbertForMaskedLM",
-                                      "AlbertForSequenceClassification",
-                                      "AlbertForTokenClassification",
-                                      "AlbertForQuestionAnswering",
-                                      "AlbertForPreTraining",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Albert"), "AlbertForPreTraining", NULL};
 const accel__architecture accel__model_albert = {.model_type = "albert", .classes = classes, .build = build};

@@ -92,10 +92,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
     accel__add_output(b, "logits", accel__bert_predictions(b, c, x, "LayerNorm"), false, false);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__head_sequence(b, pool, "classifier");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -122,12 +120,6 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"BertModel",
-                                      "BertForMaskedLM",
-                                      "BertForSequenceClassification",
-                                      "BertForTokenClassification",
-                                      "BertForQuestionAnswering",
-                                      "BertForPreTraining",
-                                      "BertForNextSentencePrediction",
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Bert"), "BertForPreTraining", "BertForNextSentencePrediction",
                                       NULL};
 const accel__architecture accel__model_bert = {.model_type = "bert", .classes = classes, .build = build};

@@ -31,10 +31,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__gpt_build(&b, &c);
 }
 
-static const char *const classes[] = {"BloomModel",
-                                      "BloomForCausalLM",
-                                      "BloomForSequenceClassification",
-                                      "BloomForTokenClassification",
-                                      "BloomForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Bloom"), NULL};
 const accel__architecture accel__model_bloom = {.model_type = "bloom", .classes = classes, .build = build};

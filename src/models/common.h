@@ -231,9 +231,19 @@ void accel__head_tokens(accel__build *b, accel__tensor x, const char *name); /* 
 /* pooled [B,C] -> logits [B, num_labels] by <name> */
 void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name);
 void accel__head_spans(accel__build *b, accel__tensor x, const char *name); /* start_logits, end_logits [T] */
+/* ForTokenClassification ("classifier") and ForQuestionAnswering ("qa_outputs") as BERT and its kin have them. */
+void accel__head_words(accel__build *b, accel__tensor x);
 /* x [T,C] times the word embeddings, or <decoder>.weight when the checkpoint has its own; bias: <decoder>.bias
  * when it is there, else `bias`; NULL none. */
 accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings,
                                      const char *decoder, const char *bias);
+
+/* Classes that most encoders, and most decoders, have alike; for accel__architecture.classes. */
+#define ACCEL_ENCODER_CLASSES(name)                                                                  \
+  name "Model", name "ForMaskedLM", name "ForSequenceClassification", name "ForTokenClassification", \
+      name "ForQuestionAnswering"
+#define ACCEL_CAUSAL_CLASSES(name)                                                                   \
+  name "Model", name "ForCausalLM", name "ForSequenceClassification", name "ForTokenClassification", \
+      name "ForQuestionAnswering"
 
 #endif

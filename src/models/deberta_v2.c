@@ -219,10 +219,8 @@ static void heads(accel__build *b, const deberta_config *d, accel__tensor x) {
     accel__tensor y =
         accel__dense_layer(b, accel__first_rows(b, x), d->pooler_hidden, true, -1, &d->pooler_act, "pooler.dense");
     accel__head_sequence(b, y, "classifier");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -239,10 +237,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"DebertaV2Model",
-                                      "DebertaV2ForMaskedLM",
-                                      "DebertaV2ForSequenceClassification",
-                                      "DebertaV2ForTokenClassification",
-                                      "DebertaV2ForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("DebertaV2"), NULL};
 const accel__architecture accel__model_deberta_v2 = {.model_type = "deberta-v2", .classes = classes, .build = build};

@@ -85,10 +85,8 @@ static void heads(accel__build *b, const distil_config *c, accel__tensor x) {
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->dim, true, -1, &relu, "pre_classifier");
     accel__head_sequence(b, y, "classifier");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -103,10 +101,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"DistilBertModel",
-                                      "DistilBertForMaskedLM",
-                                      "DistilBertForSequenceClassification",
-                                      "DistilBertForTokenClassification",
-                                      "DistilBertForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("DistilBert"), NULL};
 const accel__architecture accel__model_distilbert = {.model_type = "distilbert", .classes = classes, .build = build};

@@ -23,10 +23,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &gelu_act, "classifier.dense");
     accel__head_sequence(b, y, "classifier.out_proj");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -57,11 +55,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"ElectraModel",
-                                      "ElectraForMaskedLM",
-                                      "ElectraForSequenceClassification",
-                                      "ElectraForTokenClassification",
-                                      "ElectraForQuestionAnswering",
-                                      "ElectraForPreTraining",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("Electra"), "ElectraForPreTraining", NULL};
 const accel__architecture accel__model_electra = {.model_type = "electra", .classes = classes, .build = build};

@@ -80,10 +80,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return ACCEL_OK;
 }
 
-static const char *const classes[] = {"FalconModel",
-                                      "FalconForCausalLM",
-                                      "FalconForSequenceClassification",
-                                      "FalconForTokenClassification",
-                                      "FalconForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Falcon"), NULL};
 const accel__architecture accel__model_falcon = {.model_type = "falcon", .classes = classes, .build = build};

@@ -63,10 +63,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return ACCEL_OK;
 }
 
-static const char *const classes[] = {"GPTNeoXModel",
-                                      "GPTNeoXForCausalLM",
-                                      "GPTNeoXForSequenceClassification",
-                                      "GPTNeoXForTokenClassification",
-                                      "GPTNeoXForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("GPTNeoX"), NULL};
 const accel__architecture accel__model_gpt_neox = {.model_type = "gpt_neox", .classes = classes, .build = build};

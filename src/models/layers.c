@@ -532,6 +532,13 @@ void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
   accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), false, true);
 }
 
+void accel__head_words(accel__build *b, accel__tensor x) {
+  if (accel__is_class(b, "ForTokenClassification"))
+    accel__head_tokens(b, x, "classifier");
+  else
+    accel__head_spans(b, x, "qa_outputs");
+}
+
 accel__tensor accel__head_vocabulary(accel__build *b, accel__tensor x, int64_t vocab, bool tied, const char *embeddings,
                                      const char *decoder, const char *bias) {
   char name[NAME_MAX_BYTES];

@@ -30,10 +30,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, accel__llama_read);
 }
 
-static const char *const classes[] = {"LlamaModel",
-                                      "LlamaForCausalLM",
-                                      "LlamaForSequenceClassification",
-                                      "LlamaForTokenClassification",
-                                      "LlamaForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Llama"), NULL};
 const accel__architecture accel__model_llama = {.model_type = "llama", .classes = classes, .build = build};

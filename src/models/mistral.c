@@ -28,10 +28,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, accel__mistral_read);
 }
 
-static const char *const classes[] = {"MistralModel",
-                                      "MistralForCausalLM",
-                                      "MistralForSequenceClassification",
-                                      "MistralForTokenClassification",
-                                      "MistralForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mistral"), NULL};
 const accel__architecture accel__model_mistral = {.model_type = "mistral", .classes = classes, .build = build};

@@ -32,10 +32,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, read);
 }
 
-static const char *const classes[] = {"MixtralModel",
-                                      "MixtralForCausalLM",
-                                      "MixtralForSequenceClassification",
-                                      "MixtralForTokenClassification",
-                                      "MixtralForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mixtral"), NULL};
 const accel__architecture accel__model_mixtral = {.model_type = "mixtral", .classes = classes, .build = build};

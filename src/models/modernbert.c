@@ -182,10 +182,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"ModernBertModel",
-                                      "ModernBertForMaskedLM",
-                                      "ModernBertForSequenceClassification",
-                                      "ModernBertForTokenClassification",
-                                      "ModernBertForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("ModernBert"), NULL};
 const accel__architecture accel__model_modernbert = {.model_type = "modernbert", .classes = classes, .build = build};

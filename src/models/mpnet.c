@@ -66,10 +66,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act, "classifier.dense");
     accel__head_sequence(b, y, "classifier.out_proj");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -101,10 +99,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"MPNetModel",
-                                      "MPNetForMaskedLM",
-                                      "MPNetForSequenceClassification",
-                                      "MPNetForTokenClassification",
-                                      "MPNetForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("MPNet"), NULL};
 const accel__architecture accel__model_mpnet = {.model_type = "mpnet", .classes = classes, .build = build};

@@ -30,10 +30,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, accel__qwen2_read);
 }
 
-static const char *const classes[] = {"Qwen2Model",
-                                      "Qwen2ForCausalLM",
-                                      "Qwen2ForSequenceClassification",
-                                      "Qwen2ForTokenClassification",
-                                      "Qwen2ForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen2"), NULL};
 const accel__architecture accel__model_qwen2 = {.model_type = "qwen2", .classes = classes, .build = build};

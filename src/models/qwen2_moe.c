@@ -40,10 +40,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, read);
 }
 
-static const char *const classes[] = {"Qwen2MoeModel",
-                                      "Qwen2MoeForCausalLM",
-                                      "Qwen2MoeForSequenceClassification",
-                                      "Qwen2MoeForTokenClassification",
-                                      "Qwen2MoeForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen2Moe"), NULL};
 const accel__architecture accel__model_qwen2_moe = {.model_type = "qwen2_moe", .classes = classes, .build = build};

@@ -33,10 +33,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, read);
 }
 
-static const char *const classes[] = {"Qwen3Model",
-                                      "Qwen3ForCausalLM",
-                                      "Qwen3ForSequenceClassification",
-                                      "Qwen3ForTokenClassification",
-                                      "Qwen3ForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen3"), NULL};
 const accel__architecture accel__model_qwen3 = {.model_type = "qwen3", .classes = classes, .build = build};

@@ -34,10 +34,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__decoder_model(request, architecture, model, read);
 }
 
-static const char *const classes[] = {"Qwen3MoeModel",
-                                      "Qwen3MoeForCausalLM",
-                                      "Qwen3MoeForSequenceClassification",
-                                      "Qwen3MoeForTokenClassification",
-                                      "Qwen3MoeForQuestionAnswering",
-                                      NULL};
+static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen3Moe"), NULL};
 const accel__architecture accel__model_qwen3_moe = {.model_type = "qwen3_moe", .classes = classes, .build = build};

@@ -23,10 +23,8 @@ static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x)
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act, "classifier.dense");
     accel__head_sequence(b, y, "classifier.out_proj");
-  } else if (accel__is_class(b, "ForTokenClassification")) {
-    accel__head_tokens(b, x, "classifier");
   } else {
-    accel__head_spans(b, x, "qa_outputs");
+    accel__head_words(b, x);
   }
   b->in_head = false;
 }
@@ -65,14 +63,9 @@ static accel_status build_other(const accel__model_request *request, const char 
   return build(request, architecture, model, 30522);
 }
 
-#define CLASSES(name)                                                                                  \
-  {                                                                                                    \
-    name "Model", name "ForMaskedLM", name "ForSequenceClassification", name "ForTokenClassification", \
-        name "ForQuestionAnswering", NULL                                                              \
-  }
-static const char *const roberta[] = CLASSES("Roberta");
-static const char *const xlm_roberta[] = CLASSES("XLMRoberta");
-static const char *const camembert[] = CLASSES("Camembert");
+static const char *const roberta[] = {ACCEL_ENCODER_CLASSES("Roberta"), NULL};
+static const char *const xlm_roberta[] = {ACCEL_ENCODER_CLASSES("XLMRoberta"), NULL};
+static const char *const camembert[] = {ACCEL_ENCODER_CLASSES("Camembert"), NULL};
 const accel__architecture accel__model_roberta = {.model_type = "roberta", .classes = roberta, .build = build_roberta};
 const accel__architecture accel__model_xlm_roberta = {
     .model_type = "xlm-roberta", .classes = xlm_roberta, .build = build_other};

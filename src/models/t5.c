@@ -193,7 +193,7 @@ static accel_status build(const accel__model_request *request, const char *archi
                  .feed_forward = "relu",
                  .start = 0};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  ACCEL_TRY(accel__json_bool(b.file, b.config, "tie_word_embeddings", &c.scale_logits)); /* false says T5 v1.1 */
+  ACCEL_TRY(accel__json_bool(b.file, b.config, "tie_word_embeddings", &c.scale_logits));   /* false says T5 v1.1 */
   ACCEL_TRY(accel__json_bool(b.file, b.config, "scale_decoder_outputs", &c.scale_logits)); /* as transformers 5 says it */
   return accel__t5_build(&b, &c);
 }
