@@ -292,11 +292,30 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
+static int32_t conv_coded(const cpu_self *s, const kit_launch *l, const cpu_conv *w) {
+  cpu_conv_call c = {.kernels = &s->kernels,
+                     .w = w,
+                     .plane = cpu_plane_of(l, &l->in[1]),
+                     .count = l->in[0].dim[0],
+                     .channels = l->in[1].dim[1],
+                     .outputs = l->out[0].dim[1],
+                     .x = kit_f32(&l->in[0]),
+                     .bias = kit_f32(&l->in[2]),
+                     .residual = kit_f32(&l->in[3]),
+                     .y = kit_f32(&l->out[0])};
+  c.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  c.alpha = kit_act_alpha(l->node, c.act);
+  flatten(&c.plane);
+  cpu_conv_i8(&c, l);
+  return ACCEL_PLUGIN_OK;
+}
+
 int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (over_rows(l)) return conv_rows(s, l, w, error);
+  if (w->form == CPU_CONV_I8) return conv_coded(s, l, w);
   images j = {.kernels = &s->kernels,
               .w = w,
               .plane = cpu_plane_of(l, &l->in[1]),
@@ -390,15 +409,25 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_
   return ACCEL_PLUGIN_OK;
 }
 
-uint64_t cpu_conv_workspace(const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
-  (void)kernels;
+static uint64_t coded_workspace(const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+  cpu_plane p = cpu_plane_of(l, &l->in[1]);
+  flatten(&p);
+  return cpu_conv_i8_workspace(kernels, &p, l->in[0].dim[0], l->in[1].dim[1], l->out[0].dim[1], workers);
+}
+
+uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
   if (!workers) workers = 1;
   if (over_rows(l)) return rows_workspace(l, workers);
+  if (self && self->convs.of[l->index] >= 0 && self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
+    return coded_workspace(kernels, l, workers);
   cpu_plane p = cpu_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
     int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * area(p.kernel) * area(p.in);
     return (uint64_t)(CPU_CONV_WORKSPACE * (int64_t)workers + columns) * sizeof(float);
   }
   bool depthwise = l->in[1].dim[1] == 1 && kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1) > 1;
-  return (uint64_t)(room_of(&p, depthwise) * workers) * sizeof(float);
+  const uint64_t bytes = (uint64_t)(room_of(&p, depthwise) * workers) * sizeof(float);
+  const uint64_t coded =
+      self || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1) > 1 ? 0 : coded_workspace(kernels, l, workers);
+  return bytes > coded ? bytes : coded;
 }

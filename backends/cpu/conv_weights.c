@@ -1,11 +1,13 @@
 /* conv_weights.c - weights of convolutions as their kernels read them, packed at init in parallel, one tensor after the
  * other. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "conv_weights.h"
 #include "cpu.h"
 #include "kit/scalar.h"
+#include "pack.h"
 
 static bool over_rows(const accel_plugin_node *n) {
   return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
@@ -34,20 +36,46 @@ bool cpu_conv_packs(const accel_plugin_program *p, const accel_plugin_node *n, u
   return operand == 1 && describe(p, n, &unused);
 }
 
+static const accel_plugin_format coded_format = {.store = ACCEL_PLUGIN_I8,
+                                                 .scale = ACCEL_PLUGIN_F32,
+                                                 .zero = ACCEL_PLUGIN_NO_DTYPE,
+                                                 .outer = ACCEL_PLUGIN_NO_DTYPE,
+                                                 .group_n = 1};
+
+static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
+  return (cpu_panel){
+      .form = CPU_FORM_I8, .kernels = k, .format = &coded_format, .k = c->k, .cols = k->linear[CPU_FORM_I8].cols};
+}
+
+/* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes would cost what they save. */
+static bool coded(const accel_plugin_node *n, const cpu_conv *c, const accel_plugin_format *format, const cpu_kernels *k) {
+  return c->form == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 && !over_rows(n) &&
+         k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= 16;
+}
+
 /* Tiles as equal in height as whole rows allow. */
 static void cut(cpu_conv *c, const cpu_kernels *k) {
+  if (c->form == CPU_CONV_I8) {
+    const cpu_panel p = panel_of(c, k);
+    c->height = p.cols;
+    c->tiles = (c->rows + p.cols - 1) / p.cols;
+    c->panel_bytes = cpu_i8_panel_bytes(&p);
+    return;
+  }
   int64_t tiles = (c->rows + k->tile_rows - 1) / k->tile_rows;
   c->height = tiles ? (c->rows + tiles - 1) / tiles : 1;
   c->tiles = (c->rows + c->height - 1) / c->height;
 }
 
 static int64_t floats_of(const cpu_conv *c) {
+  if (c->form == CPU_CONV_I8) return (int64_t)(c->panel_bytes / sizeof(float)) * c->tiles;
   int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
   return c->groups * rows * c->k;
 }
 
 typedef struct packing {
   const cpu_conv *c;
+  const cpu_kernels *kernels;
   const accel_plugin_weight *weight;
   const accel_plugin_format *format;
   accel_plugin_weight_view view;
@@ -66,9 +94,36 @@ static int32_t read_rows(const packing *p, int64_t first, int64_t count, float *
   return kit_weight_rows(p->weight, p->format, &p->view, first * each, count * each, out, error);
 }
 
+/* Columns of a panel from their rows [channels][taps]: codes of 8 bits, a scale a column; the same codes and scales again
+ * where the weights are stored so. */
+static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const cpu_panel panel = panel_of(c, p->kernels);
+  const int64_t first = index * c->height, have = c->rows - first < c->height ? c->rows - first : c->height,
+                channels = p->weight->dim[1], taps = c->k / channels;
+  float scale[CPU_PANEL_COLS];
+  int8_t *codes = (int8_t *)(rows + c->height * c->k);
+  cpu_matrix m = {.format = &coded_format, .view = {.data = codes, .scale = scale}, .n = have, .k = c->k};
+  cpu_column column[CPU_PANEL_COLS] = {0};
+  int32_t rc = read_rows(p, first, have, rows, error);
+  for (int64_t i = 0; !rc && i < have; i++) {
+    const float *w = rows + i * c->k;
+    float most = 0;
+    for (int64_t k = 0; k < c->k; k++) most = fmaxf(most, fabsf(w[k]));
+    scale[i] = most / 127.0f;
+    const float factor = most > 0 ? 127.0f / most : 0;
+    for (int64_t t = 0; t < taps; t++)
+      for (int64_t k = 0; k < channels; k++) codes[i * c->k + t * channels + k] = (int8_t)lrintf(w[k * taps + t] * factor);
+    column[i] = (cpu_column){.from = &m, .row = i};
+  }
+  if (!rc) cpu_i8_panel_pack(&panel, column, (char *)c->packed + (uint64_t)index * c->panel_bytes);
+  return rc;
+}
+
 /* Tile `index` of all groups' tiles. */
 static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
   const cpu_conv *c = p->c;
+  if (c->form == CPU_CONV_I8) return pack_panel(p, index, rows, error);
   const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
                 have = c->rows - row < c->height ? c->rows - row : c->height;
   float *to = c->packed + index * c->k * c->height;
@@ -97,7 +152,7 @@ static void pack_task(void *arg, uint32_t task, uint32_t worker) {
 static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugin_error *error) {
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
   int64_t all = p->c->groups * p->c->tiles;
-  p->room = p->c->form == CPU_CONV_TRANSPOSED ? p->c->rows : p->c->height * p->c->k;
+  p->room = p->c->form == CPU_CONV_TRANSPOSED ? p->c->rows : p->c->height * p->c->k * (p->c->form == CPU_CONV_I8 ? 2 : 1);
   p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
   p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
   p->rc = calloc(workers, sizeof *p->rc);
@@ -134,20 +189,43 @@ static int32_t pack_small(const packing *p, accel_plugin_error *error) {
   return rc;
 }
 
-static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const accel_plugin_format *format,
-                    const accel_plugin_host *host, accel_plugin_error *error) {
-  packing p = {.c = c, .weight = &program->weight[c->w], .format = format};
+static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_kernels *kernels,
+                    const accel_plugin_format *format, const accel_plugin_host *host, accel_plugin_error *error) {
+  packing p = {.c = c, .kernels = kernels, .weight = &program->weight[c->w], .format = format};
   c->packed = cpu_weight_room(host, (uint64_t)floats_of(c) * sizeof(float), error);
   if (!c->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
-  rc = c->form <= CPU_CONV_TRANSPOSED ? pack_tiles(&p, host, error) : pack_small(&p, error);
+  rc = c->form <= CPU_CONV_TRANSPOSED || c->form == CPU_CONV_I8 ? pack_tiles(&p, host, error) : pack_small(&p, error);
   host->weight_unmap(host->self, (uint32_t)c->w);
   return rc;
 }
 
 static bool same(const cpu_conv *a, const cpu_conv *b) {
   return a->w == b->w && a->form == b->form && a->groups == b->groups;
+}
+
+/* What node n keeps of its weight in `format`: form and size; false when n is no convolution. */
+static bool settle(const accel_plugin_program *p, const accel_plugin_node *n, const cpu_kernels *kernels,
+                   const accel_plugin_format *format, cpu_conv *out) {
+  if (!describe(p, n, out)) return false;
+  if (coded(n, out, format, kernels)) out->form = CPU_CONV_I8;
+  cut(out, kernels);
+  return true;
+}
+
+uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight, const accel_plugin_format *format,
+                        const cpu_kernels *kernels) {
+  uint64_t bytes = 0;
+  cpu_conv c, earlier;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    if (!settle(p, &p->node[i], kernels, format, &c) || c.w != (int32_t)weight) continue;
+    bool again = false; /* nodes of one packing share it */
+    for (uint32_t j = 0; j < i && !again; j++)
+      again = settle(p, &p->node[j], kernels, format, &earlier) && same(&earlier, &c);
+    if (!again) bytes += (uint64_t)floats_of(&c) * sizeof(float);
+  }
+  return bytes;
 }
 
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
@@ -160,14 +238,14 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     uint32_t at = 0;
     out->of[i] = -1;
     if (!describe(program, &program->node[i], &c)) continue;
+    settle(program, &program->node[i], kernels, &format[c.w], &c);
     while (at < out->n && !same(&out->at[at], &c)) at++;
     out->of[i] = (int32_t)at;
     if (at < out->n) continue;
-    cut(&c, kernels);
     out->at[out->n++] = c;
     if (host->cancelled && host->cancelled(host->self))
       return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled while loading");
-    int32_t rc = pack(program, &out->at[at], &format[c.w], host, error);
+    int32_t rc = pack(program, &out->at[at], kernels, &format[c.w], host, error);
     if (rc) return rc;
   }
   return ACCEL_PLUGIN_OK;

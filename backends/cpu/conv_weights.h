@@ -9,7 +9,8 @@ typedef enum cpu_conv_form {
   CPU_CONV_TILES,      /* cpu_conv_gemm.w of each group, one after the other */
   CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
   CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
-  CPU_CONV_TAPS        /* the same over rows, an output a channel: [taps][outputs] */
+  CPU_CONV_TAPS,       /* the same over rows, an output a channel: [taps][outputs] */
+  CPU_CONV_I8          /* panels of cpu_gemm.w (pack_i8.c), k in the order of kernel rows, kernel columns, channels */
 } cpu_conv_form;
 
 enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most */
@@ -18,8 +19,9 @@ typedef struct cpu_conv {
   int32_t w; /* weight index */
   int32_t form;
   int64_t groups, rows, k; /* of one group: rows and columns of its matrix */
-  int64_t height, tiles;
-  float *packed; /* fp32, whatever the weight is stored in */
+  int64_t height, tiles;   /* I8: columns of a panel, panels */
+  uint64_t panel_bytes;    /* I8 */
+  float *packed;           /* fp32, whatever the weight is stored in; I8: panels */
 } cpu_conv;
 
 typedef struct cpu_convs {
@@ -30,6 +32,9 @@ typedef struct cpu_convs {
 
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
 bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);
+/* Bytes of all packings of a weight in `format`; 0: no convolution reads it. */
+uint64_t cpu_conv_bytes(const accel_plugin_program *program, uint32_t weight, const accel_plugin_format *format,
+                        const cpu_kernels *kernels);
 /* Packs all of them; formats as in accel_plugin_precision.  cpu_convs_free also after a failure. */
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error);

@@ -69,7 +69,7 @@ uint64_t cpu_workspace(void *self, const kit_launch *shapes, uint32_t workers) {
   if (shapes->node->op == ACCEL_PLUGIN_OP_LINEAR) return cpu_linear_workspace(self, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_MATMUL) return cpu_matmul_workspace(&kernels, shapes, workers);
   if (shapes->node->op == ACCEL_PLUGIN_OP_ROPE) return cpu_rope_workspace(shapes, workers);
-  return cpu_op_workspace(&kernels, shapes, workers);
+  return cpu_op_workspace(self, &kernels, shapes, workers);
 }
 
 bool cpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {

@@ -5,7 +5,7 @@
 #include "cpu.h"
 #include "moe.h"
 
-enum { W_UP = 3, W_DOWN = 4, BIAS_UP = 5, MAX_COLS = 64 };
+enum { W_UP = 3, W_DOWN = 4, BIAS_UP = 5 };
 
 static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t operand) {
   int32_t t = kit_operand(n, operand);
@@ -56,7 +56,7 @@ static int64_t source_row(const packing *p, int64_t col, bool gate) {
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
   const int64_t width = p->gated ? p->shape.cols / 2 : p->shape.cols, panels = p->e->panels;
-  cpu_column column[MAX_COLS];
+  cpu_column column[CPU_PANEL_COLS];
   (void)worker;
   for (int64_t i = cpu_share(panels, index, p->tasks); i < cpu_share(panels, index + 1, p->tasks); i++) {
     for (int32_t c = 0; c < p->shape.cols; c++) {

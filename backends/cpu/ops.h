@@ -12,7 +12,23 @@ cpu_plane cpu_plane_of(const kit_launch *launch, const kit_tensor *w);
 
 /* Runs the ops of these files, and by the kit's scalar kernels what none of them takes. */
 int32_t cpu_launch_op(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
-uint64_t cpu_op_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+uint64_t cpu_op_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+
+/* A convolution of images: what conv.c hands to conv_i8.c. */
+typedef struct cpu_conv_call {
+  const cpu_kernels *kernels;
+  const cpu_conv *w;
+  cpu_plane plane;
+  int64_t count, channels, outputs; /* images; of an image */
+  const float *x, *bias, *residual; /* [count][channels][in], [outputs] or NULL, like y or NULL */
+  float *y;                         /* [count][outputs][out] */
+  int32_t act;
+  float alpha;
+} cpu_conv_call;
+/* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of threads. */
+void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);
+uint64_t cpu_conv_i8_workspace(const cpu_kernels *kernels, const cpu_plane *plane, int64_t count, int64_t channels,
+                               int64_t outputs, uint32_t workers);
 
 int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_conv_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
@@ -39,6 +55,7 @@ int32_t cpu_launch_wave(const cpu_self *self, const kit_launch *launch, accel_pl
 int32_t cpu_launch_softmax_axis(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_fold(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_gather_axis(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
-uint64_t cpu_conv_workspace(const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
+/* self: NULL before there is an endpoint; then what its forms may need at most. */
+uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *shapes, uint32_t workers);
 
 #endif

@@ -24,6 +24,7 @@ typedef struct cpu_column {
   int64_t row;
 } cpu_column;
 
+enum { CPU_PANEL_COLS = 64 }; /* at most */
 /* What all panels of a matrix have in common. */
 typedef struct cpu_panel {
   cpu_form form;

@@ -7,12 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cpu.h"
 
 enum {
-  HUGE_PAGE = 2 << 20,
   SMALL =
       64 << 10 /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB with it */
 };
@@ -126,12 +124,8 @@ static uint64_t place(cpu_linear *l, char *base) {
 }
 
 void *cpu_weight_room(const accel_plugin_host *host, uint64_t bytes, accel_plugin_error *error) {
-  const uint64_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN, all = (bytes ? bytes + unit - 1 : unit) / unit * unit;
-  void *room = kit_fault(host, "allocation") ? NULL : aligned_alloc(unit, all);
-  if (!room) kit_no_memory(error, all);
-#if defined(MADV_HUGEPAGE)
-  if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
-#endif
+  void *room = kit_fault(host, "allocation") ? NULL : kit_room(bytes);
+  if (!room) kit_no_memory(error, bytes);
   return room;
 }
 
@@ -146,8 +140,6 @@ static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plug
 }
 
 /* ---- packing ---- */
-
-enum { MAX_COLS = 64 };
 
 typedef struct packing {
   cpu_linear *l;
@@ -177,7 +169,7 @@ static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
   const cpu_linear *l = p->l;
   const int64_t width = l->glu ? p->shape.cols / 2 : p->shape.cols;
-  cpu_column column[MAX_COLS];
+  cpu_column column[CPU_PANEL_COLS];
   (void)worker;
   for (int64_t i = cpu_share(l->panels, index, p->tasks); i < cpu_share(l->panels, index + 1, p->tasks); i++) {
     for (int32_t c = 0; c < p->shape.cols; c++) column[c] = column_of(p, i * width + c % width, c >= width);
@@ -437,8 +429,8 @@ int32_t cpu_weight_format(const accel_plugin_program *program, uint32_t index, c
 static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index, const accel_plugin_format *format) {
   cpu_kernels kernels;
   cpu_linear l, earlier;
-  uint64_t bytes = 0;
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
+  uint64_t bytes = cpu_conv_bytes(p, (uint32_t)index, format, &kernels);
   for (uint32_t i = 0; i < p->n_node; i++) {
     if (!describe(p, &p->node[i], &l) || (l.w != index && l.gate != index)) continue;
     bool again = false; /* linears of one packing share it */
@@ -450,17 +442,17 @@ static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index, const
   return bytes;
 }
 
-/* Panels of the linears that read it, and what other nodes read: the mapping, or a copy as fp32. */
+/* Panels of the linears and convolutions that read it, and what other nodes read: the mapping, or a copy as fp32. */
 uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
   const uint64_t wide = (uint64_t)kit_weight_elements(&p->weight[index]) * sizeof(float);
   bool others = false, coded = format->store != ACCEL_PLUGIN_F32;
-  if (p->weight[index].use == ACCEL_PLUGIN_USE_CONV) return wide;
   const uint64_t packed = packed_bytes(p, (int32_t)index, format);
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       cpu_linear l;
       if (weight_of(p, &p->node[i], k) != (int32_t)index) continue;
       if ((k == 1 || k == 4) && describe(p, &p->node[i], &l)) continue;
+      if (cpu_conv_packs(p, &p->node[i], k)) continue;
       others = true;
       coded &= cpu_op_packs(p, &p->node[i], k) || gathers(p, &p->node[i], k);
     }

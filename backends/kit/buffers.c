@@ -1,8 +1,22 @@
 /* buffers.c - buffer_alloc, buffer_free and buffer_copy of plugins that compute in host memory. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "kit/kit.h"
+
+enum { HUGE_PAGE = 2 << 20 };
+
+void *kit_room(uint64_t bytes) {
+  const uint64_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
+  if (bytes > SIZE_MAX - unit) return NULL;
+  const uint64_t all = (bytes ? bytes + unit - 1 : unit) / unit * unit;
+  void *room = aligned_alloc(unit, all);
+#if defined(MADV_HUGEPAGE)
+  if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
+#endif
+  return room;
+}
 
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
   (void)device;

@@ -84,7 +84,7 @@ static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint
     int32_t rc = e->backend->alloc(e->self, bytes, &inst->buffer, error);
     if (rc) return rc;
   } else {
-    inst->buffer = aligned_alloc(KIT_ALIGN, (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN);
+    inst->buffer = kit_room(bytes);
     if (!inst->buffer) return kit_no_memory(error, bytes);
   }
   inst->capacity = bytes;

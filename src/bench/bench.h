@@ -11,9 +11,9 @@
 typedef struct bench_params {
   const char *model;
   const accel_init_params *how;
-  const char *output; /* the tensor to compute; NULL: last_hidden_state, else the last hidden state */
-  uint32_t batch,
-      seq; /* sequences, tokens of each (with `ragged` 5 to seq); seq 0: 128, or the model's limit where that is less */
+  const char *output;  /* the tensor to compute; NULL: last_hidden_state, else the last hidden state */
+  uint32_t batch, seq; /* inputs; tokens of each (with `ragged` 5 to seq), a picture's side in pixels, or samples of a sound;
+                          seq 0: 128, or the model's limit where that is less; 224; 80000 */
   const uint32_t *lengths; /* [batch] or NULL */
   bool ragged;             /* lengths drawn from ragged_seed */
   uint64_t ragged_seed;
@@ -56,11 +56,14 @@ typedef struct bench_round {
   double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there */
 } bench_round;
 
+typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind; /* what the lengths count */
+
 typedef struct bench_result {
+  bench_kind kind;
   uint32_t rounds, iters, batch;
   bench_round *round;
   uint32_t *lengths;                                 /* [batch] */
-  uint64_t tokens;                                   /* of one run, padding not counted */
+  uint64_t tokens;                                   /* of one run, padding not counted; 0 for pictures and sounds */
   double min_ms, median_ms, mean_ms, p90_ms, max_ms; /* over all rounds; median_ms: median of the rounds' medians */
   double items_per_s, prefill_tokens_per_s;          /* at the median */
   uint32_t new_tokens;                               /* of each sequence; 0: nothing is decoded */

@@ -1,10 +1,9 @@
-/* run.c - the timed loop: seeded ids through the encoder of a model, or a generation from them, the same work that its peers
- * are given. */
+/* run.c - the timed loop: seeded inputs through the encoder of a model, or a generation from them, the same work that its
+ * peers are given. */
 #include "bench/bench.h"
 #include "bench/collect.h"
+#include "bench/inputs.h"
 
-#include <cjson/cJSON.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,107 +16,12 @@ static double now_ms(void) {
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static uint64_t next_random(uint64_t *state) { /* splitmix64 */
-  uint64_t z = *state += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
-
-/* ---- inputs ---- */
-
-/* config.json's vocab_size; 0 when it cannot be read (a model of the registry without files). */
-static int64_t config_vocab_size(accel *ctx, const char *model) {
-  char *directory, path[4096], text[65536];
-  if (accel_find_model(ctx, model, &directory) != ACCEL_OK) return 0;
-  snprintf(path, sizeof path, "%s/config.json", directory);
-  accel_string_free(&directory);
-  FILE *file = fopen(path, "rb");
-  if (!file) return 0;
-  size_t n = fread(text, 1, sizeof text - 1, file);
-  fclose(file);
-  text[n] = 0;
-  cJSON *root = cJSON_Parse(text);
-  const cJSON *size = cJSON_GetObjectItemCaseSensitive(root, "vocab_size");
-  int64_t vocab = cJSON_IsNumber(size) ? (int64_t)size->valuedouble : 0;
-  cJSON_Delete(root);
-  return vocab;
-}
-
-/* Ids that are ordinary words in every vocabulary: neither special tokens, which stand first, nor beyond the table. */
-static void id_range(accel *ctx, const char *model, const accel_endpoint *endpoint, int64_t *low, int64_t *high) {
-  int64_t tokenizer = accel_processor_of(endpoint)->vocab_size, config = config_vocab_size(ctx, model);
-  int64_t vocab = config && (!tokenizer || config < tokenizer) ? config : tokenizer;
-  if (!vocab) vocab = 1000;
-  *low = vocab > 4000 ? 1000 : vocab / 4;
-  *high = vocab < 30000 ? vocab : 30000;
-}
-
-/* input_ids and attention_mask [batch, longest], right padded. */
-static accel_status make_inputs(const bench_params *params, const bench_result *result, int64_t low, int64_t high,
-                                accel_tensor items[2]) {
-  int64_t longest = 0;
-  for (uint32_t b = 0; b < result->batch; ++b) longest = result->lengths[b] > longest ? result->lengths[b] : longest;
-  size_t n = (size_t)result->batch * (size_t)longest;
-  int64_t *ids = calloc(n, sizeof *ids), *mask = calloc(n, sizeof *mask);
-  uint64_t state = params->seed;
-  for (uint32_t b = 0; ids && mask && b < result->batch; ++b) {
-    for (uint32_t s = 0; s < result->lengths[b]; ++s) {
-      ids[(size_t)b * (size_t)longest + s] = low + (int64_t)(next_random(&state) % (uint64_t)(high - low));
-      mask[(size_t)b * (size_t)longest + s] = 1;
-    }
-  }
-  items[0] =
-      (accel_tensor){.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = ids};
-  items[1] =
-      (accel_tensor){.name = "attention_mask", .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, longest}, .data = mask};
-  return ids && mask ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-}
-
-static accel_status make_lengths(const bench_params *params, int64_t longest, bench_result *result) {
-  result->batch = params->batch;
-  result->lengths = calloc(params->batch, sizeof *result->lengths);
-  if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
-  uint64_t state = params->ragged_seed;
-  uint32_t seq = params->seq                    ? params->seq
-                 : longest > 0 && longest < 128 ? (uint32_t)longest
-                                                : 128,
-           least = seq < 5 ? seq : 5;
-  for (uint32_t b = 0; b < params->batch; ++b) {
-    uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
-    result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
-    result->tokens += result->lengths[b];
-  }
-  return ACCEL_OK;
-}
-
-/* How much an output stands for the encoder's work: last_hidden_state, as the peers compute it, else the highest
- * hidden_states.N (a class with a head), else whatever the model gives. */
-static long rank_output(const char *name) {
-  if (strcmp(name, "last_hidden_state") == 0) return LONG_MAX;
-  return strncmp(name, "hidden_states.", 14) == 0 ? 1 + strtol(name + 14, NULL, 10) : 0;
-}
-
-static accel_status choose_output(const bench_params *params, accel_endpoint *endpoint, char *name, size_t size) {
-  accel_strings *inputs = NULL, *outputs = NULL;
-  accel_status status = accel_endpoint_io(endpoint, &inputs, &outputs);
-  if (status != ACCEL_OK) return status;
-  uint32_t best = 0;
-  for (uint32_t i = 1; i < outputs->n; ++i) {
-    if (rank_output(outputs->item[i]) > rank_output(outputs->item[best])) best = i;
-  }
-  snprintf(name, size, "%s", params->output ? params->output : outputs->n ? outputs->item[best] : "");
-  accel_strings_free(&inputs);
-  accel_strings_free(&outputs);
-  return ACCEL_OK;
-}
-
 /* ---- the loop ---- */
 
 /* What is timed: an entry run on tensors, or a generation from ids. */
 typedef struct work {
   accel_endpoint *endpoint;
-  accel_tensor items[2]; /* input_ids, attention_mask */
+  bench_inputs inputs;
   const char *output;
   uint32_t new_tokens; /* 0: no generation */
   uint32_t batch;
@@ -162,7 +66,8 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
   if (w->new_tokens) {
     status = generate(w, prefill_ms, decode_ms);
   } else {
-    status = accel_run_named(w->endpoint, &(accel_tensors){.n = 2, .item = (accel_tensor *)w->items}, &w->output, 1, &found);
+    status = accel_run_named(w->endpoint, &(accel_tensors){.n = w->inputs.n, .item = (accel_tensor *)w->inputs.item},
+                             &w->output, 1, &found);
     if (status == ACCEL_OK) accel_tensors_free(&found);
   }
   *ms = now_ms() - begin;
@@ -219,7 +124,7 @@ static accel_status make_prompts(const bench_params *params, const bench_result 
   w->ids = calloc(w->batch, sizeof *w->ids);
   if (!w->ids) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t b = 0; b < w->batch; ++b) {
-    const int64_t *row = (const int64_t *)w->items[0].data + (size_t)b * (size_t)w->items[0].dim[1];
+    const int64_t *row = (const int64_t *)w->inputs.item[0].data + (size_t)b * (size_t)w->inputs.item[0].dim[1];
     w->ids[b] = malloc(w->lengths[b] * sizeof **w->ids);
     if (!w->ids[b]) return ACCEL_ERROR_OUT_OF_MEMORY;
     for (uint32_t i = 0; i < w->lengths[b]; ++i) w->ids[b][i] = (int32_t)row[i];
@@ -230,8 +135,7 @@ static accel_status make_prompts(const bench_params *params, const bench_result 
 static void free_work(work *w) {
   for (uint32_t b = 0; w->ids && b < w->batch; ++b) free(w->ids[b]);
   free(w->ids);
-  free(w->items[0].data);
-  free(w->items[1].data);
+  bench_inputs_free(&w->inputs);
 }
 
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
@@ -243,16 +147,8 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   round->load_ms = now_ms() - begin;
   if (placed) placed(user, accel_placement(w.endpoint));
   note_placement(ctx, w.endpoint, out);
-  int64_t low, high;
-  id_range(ctx, params->model, w.endpoint, &low, &high);
-  int64_t longest = accel_processor_of(w.endpoint)->max_length - params->new_tokens;
-  if (!out->lengths) status = make_lengths(params, longest, out);
-  if (status == ACCEL_OK) status = make_inputs(params, out, low, high, w.items);
+  status = bench_inputs_make(ctx, params, w.endpoint, out, &w.inputs);
   if (status == ACCEL_OK) status = make_prompts(params, out, &w);
-  if (status == ACCEL_OK && params->new_tokens)
-    snprintf(out->output, sizeof out->output, "sequences");
-  else if (status == ACCEL_OK)
-    status = choose_output(params, w.endpoint, out->output, sizeof out->output);
   if (status == ACCEL_OK) status = time_endpoint(params, &w, round);
   if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
     status = profile_endpoint(params, &w, &out->profile);

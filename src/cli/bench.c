@@ -51,7 +51,10 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_double(&json, "p90_ms", r->p90_ms);
   cli_json_double(&json, "max_ms", r->max_ms);
   cli_json_double(&json, "items_per_s", r->items_per_s);
-  cli_json_double(&json, "prefill_tokens_per_s", r->prefill_tokens_per_s);
+  if (r->tokens)
+    cli_json_double(&json, "prefill_tokens_per_s", r->prefill_tokens_per_s);
+  else
+    cli_json_null(&json, "prefill_tokens_per_s");
   if (r->new_tokens) {
     cli_json_int(&json, "new_tokens", r->new_tokens);
     cli_json_double(&json, "decode_tokens_per_s", r->decode_tokens_per_s);
@@ -73,12 +76,19 @@ static void print_table(const bench_result *r) {
   char memory[32];
   printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision, r->threads,
          r->threads == 1 ? "" : "s");
-  printf("batch of %u, %llu tokens; %u runs in %u round%s\n\n", r->batch, (unsigned long long)r->tokens, r->iters, r->rounds,
-         r->rounds > 1 ? "s" : "");
+  if (r->kind == BENCH_TOKENS)
+    printf("batch of %u, %llu tokens", r->batch, (unsigned long long)r->tokens);
+  else
+    printf("batch of %u, %s of %u", r->batch, r->kind == BENCH_PICTURES ? "pictures with sides" : "sounds", r->lengths[0]);
+  printf("%s; %u runs in %u round%s\n\n",
+         r->kind == BENCH_PICTURES  ? " pixels"
+         : r->kind == BENCH_SAMPLES ? " samples"
+                                    : "",
+         r->iters, r->rounds, r->rounds > 1 ? "s" : "");
   printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms, "median", r->median_ms,
          "fastest", r->min_ms, "90 %", r->p90_ms);
-  printf("%-16s%12.1f /s\n%-16s%12.0f /s\n", "items", r->items_per_s, r->new_tokens ? "prompt tokens" : "tokens",
-         r->prefill_tokens_per_s);
+  printf("%-16s%12.1f /s\n", "items", r->items_per_s);
+  if (r->tokens) printf("%-16s%12.0f /s\n", r->new_tokens ? "prompt tokens" : "tokens", r->prefill_tokens_per_s);
   if (r->new_tokens)
     printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step", r->decoder_ms_per_token);
   printf("%-16s%12s\n", "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));

@@ -191,6 +191,50 @@ static void test_transpose(void) {
   }
 }
 
+static void test_planes(void) {
+  for (int round = 0; round < 20; round++) {
+    const int64_t pixels = pick(1, 500), channels = pick(1, 40), ldx = channels + pick(0, 3), ldy = pixels + pick(0, 3);
+    const float *x = filled((pixels - 1) * ldx + channels);
+    const float *residual = round % 2 ? filled((channels - 1) * ldy + pixels) : NULL;
+    float *y = guard((channels - 1) * ldy + pixels);
+    const int act = round % 3 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_NONE;
+    kernels.to_planes(&(cpu_planes){
+        .x = x, .residual = residual, .y = y, .ldx = ldx, .ldy = ldy, .pixels = pixels, .channels = channels, .act = act});
+    for (int64_t c = 0; c < channels; c++)
+      for (int64_t p = 0; p < pixels; p++) {
+        const float sum = x[p * ldx + c] + (residual ? residual[c * ldy + p] : 0.0f);
+        check("planes", y[c * ldy + p], act && sum < 0 ? 0 : sum, 0);
+      }
+    release();
+  }
+}
+
+static void test_codes(void) {
+  for (int round = 0; round < 30; round++) {
+    const int64_t pixels = pick(1, 60), channels = pick(1, 40), ldx = pixels + pick(0, 3), ldy = channels + pick(0, 3);
+    const int64_t n = (channels - 1) * ldx + pixels, bytes = (pixels - 1) * ldy + channels, words = (bytes + 3) / 4;
+    float *x = filled(n), out[2], low = 0, high = 0;
+    uint8_t *y = (uint8_t *)guard(words) + (4 * words - bytes);
+    for (int64_t i = 0; i < n; i++) low = fmaxf(low, -x[i]), high = fmaxf(high, x[i]);
+    kernels.extent(x, n, out);
+    assert_true(out[0] == low && out[1] == high);
+    const int most = round % 2 ? 255 : 127, flip = round % 3 ? 0 : 0x80;
+    const float step = fmaxf((low + high) / (float)most, 1e-9f), zero = rintf(low / step);
+    const cpu_coding how = {.factor = 1 / step, .zero = zero, .most = most, .flip = (uint8_t)flip};
+    kernels.codes(&how, x, ldx, pixels, channels, y, ldy);
+    for (int64_t p = 0; p < pixels; p++)
+      for (int64_t c = 0; c < channels; c++) {
+        const int code = y[p * ldy + c] ^ flip;
+        assert_true(code <= most);
+        check("code", ((float)code - zero) * step, x[c * ldx + p], 1.001 * step);
+      }
+    x[pick(0, (int)n - 1)] = round % 2 ? INFINITY : NAN;
+    kernels.extent(x, n, out);
+    assert_true(isnan(out[0]) && isnan(out[1]));
+    release();
+  }
+}
+
 /* ---- folds ---- */
 
 static double folded(int kind, const float *x, int64_t n, int64_t stride, const float *weight) {
@@ -415,6 +459,8 @@ TEST(conv)
 TEST(depthwise_and_pool)
 TEST(taps)
 TEST(transpose)
+TEST(planes)
+TEST(codes)
 TEST(folds)
 TEST(softmax)
 TEST(elementwise)
@@ -429,6 +475,7 @@ int main(void) {
       cmocka_unit_test(all_folds),       cmocka_unit_test(all_softmax),
       cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
       cmocka_unit_test(all_group_norm),  cmocka_unit_test(all_scan),
+      cmocka_unit_test(all_planes),      cmocka_unit_test(all_codes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

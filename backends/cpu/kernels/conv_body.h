@@ -272,3 +272,29 @@ void CPU_NAME(transpose, plane)(const float *x, int64_t ldx, float *y, int64_t l
   }
   transpose_edge(x + c * ldx, ldx, y + c, ldy, rows, cols - c);
 }
+
+enum { RUN = 448 }; /* pixels that are turned at once; a multiple of V */
+
+/* V channels are turned into a buffer, then written channel by channel: planes that are a multiple of 4096 bytes apart meet
+ * in one set of the first-level cache, which does not hold lines of V of them. */
+void CPU_NAME(planes, row)(const cpu_planes *g) {
+  float run[V * RUN] __attribute__((aligned(64)));
+  for (int64_t c = 0; c < g->channels; c += V)
+    for (int64_t p = 0; p < g->pixels; p += RUN) {
+      const int64_t rows = g->channels - c < V ? g->channels - c : V, n = g->pixels - p < RUN ? g->pixels - p : RUN;
+      for (int64_t q = 0; q < n; q += V) {
+        vf t[V];
+        for (int64_t i = 0; i < V; i++) t[i] = q + i < n ? v_loadn(g->x + (p + q + i) * g->ldx + c, rows) : v_zero();
+        v_transpose(t);
+        for (int64_t i = 0; i < V; i++) v_store(run + i * RUN + q, t[i]);
+      }
+      for (int64_t i = 0; i < rows; i++) {
+        const int64_t at = (c + i) * g->ldy + p;
+        float *from = run + i * RUN;
+        for (int64_t q = 0; g->residual && q < n; q += V)
+          v_store(from + q, v_add(v_load(from + q), v_loadn(g->residual + at + q, n - q)));
+        if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, from, from, n);
+        for (int64_t q = 0; q < n; q += V) v_storen(g->y + at + q, v_load(from + q), n - q);
+      }
+    }
+}

@@ -158,3 +158,44 @@ CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy, scale, zero))
 #endif
+
+/* ---- planes ---- */
+
+void CPU_NAME(extent, row)(const float *x, int64_t n, float out[2]) {
+  vf low, high, bad;
+  float lows[V], highs[V];
+  range(x, n, &low, &high, &bad);
+  v_store(lows, low), v_store(highs, high);
+  out[0] = out[1] = 0;
+  for (int i = 0; i < V; i++) out[0] = fmaxf(out[0], lows[i]), out[1] = fmaxf(out[1], highs[i]);
+  if (v_sum(bad) != 0) out[0] = out[1] = NAN;
+}
+
+/* Channels [c, c + V) of pixels [p, p + V), those that exist. */
+V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
+                         int64_t ldy) {
+  const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
+  const int64_t n = pixels < V ? pixels : V;
+  vf t[V];
+  for (int i = 0; i < V; i++)
+    t[i] = i < channels ? v_min(v_fma(v_loadn(x + i * ldx, pixels), factor, zero), most) : v_zero();
+  v_transpose(t);
+  for (int64_t i = 0; i < n; i++) {
+    uint8_t code[V];
+    if (channels >= V) {
+      v_codes(y + i * ldy, t[i]);
+      continue;
+    }
+    v_codes(code, t[i]);
+    memcpy(y + i * ldy, code, (size_t)channels);
+  }
+}
+
+void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
+                            int64_t ldy) {
+  for (int64_t c = 0; c < channels; c += V)
+    for (int64_t p = 0; p < pixels; p += V)
+      code_block(how, x + c * ldx + p, ldx, pixels - p, channels - c, y + p * ldy + c, ldy);
+  for (int64_t p = 0; how->flip && p < pixels; p++)
+    for (int64_t c = 0; c < channels; c++) y[p * ldy + c] ^= how->flip;
+}

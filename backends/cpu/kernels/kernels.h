@@ -286,6 +286,9 @@ typedef struct cpu_kernels {
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;
   cpu_transpose_fn *transpose;
+  cpu_to_planes_fn *to_planes;
+  cpu_extent_fn *extent;
+  cpu_codes_fn *codes;
   cpu_pool_fn *pool;
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;

@@ -74,6 +74,29 @@ typedef void cpu_taps_fn(const cpu_tap *g, int64_t rows);
 /* y[r * ldy + c] = x[c * ldx + r] for r < rows, c < cols: 4-byte elements of any kind. */
 typedef void cpu_transpose_fn(const float *x, int64_t ldx, float *y, int64_t ldy, int64_t rows, int64_t cols);
 
+/* Back to planes: y[c * ldy + p] = act(x[p * ldx + c] + residual[c * ldy + p]) for p < pixels, c < channels; residual may be
+ * NULL. */
+typedef struct cpu_planes {
+  const float *x, *residual;
+  float *y;
+  int64_t ldx, ldy, pixels, channels;
+  int32_t act;
+  float alpha;
+} cpu_planes;
+typedef void cpu_to_planes_fn(const cpu_planes *g);
+
+/* out[0], out[1]: the largest of 0 and -x[i], of 0 and x[i], i < n; NaN both when an element is not finite. */
+typedef void cpu_extent_fn(const float *x, int64_t n, float out[2]);
+/* Codes of a plane, channels last: y[p * ldy + c] = round(x[c * ldx + p] * factor + zero), cut to 0..most, its bits flipped
+ * by `flip` (0x80: less 128). */
+typedef struct cpu_coding {
+  float factor, zero; /* zero: whole */
+  int32_t most;
+  uint8_t flip;
+} cpu_coding;
+typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
+                          int64_t ldy);
+
 /* ---- images ---- */
 
 /* Windows of one channel of one image: the largest (a NaN wins), or the sum divided by row_count * col_count. */
