@@ -22,6 +22,7 @@ cpu_plane cpu_plane_of(const kit_launch *l, const kit_tensor *w) {
 }
 
 static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
+static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- images ---- */
 
@@ -38,18 +39,25 @@ typedef struct images {
   uint32_t pixel_parts, tile_parts;
 } images;
 
+/* Columns of the product: pixels, or windows of them. */
+static int64_t columns_of(const images *j) {
+  return j->w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->plane, j->w->n) : area(j->plane.out);
+}
+
 static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
   const cpu_conv *w = j->w;
   const uint32_t part = index % j->tile_parts, pixels_part = index / j->tile_parts % j->pixel_parts;
   const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups, image = unit / w->groups,
-                size_in = area(j->plane.in), size_out = area(j->plane.out);
-  const int64_t cols = j->kernels->panel_cols, panels = (size_out + cols - 1) / cols;
+                size_in = area(j->plane.in), size_out = area(j->plane.out), columns = columns_of(j);
+  const int64_t cols = j->kernels->panel_cols, panels = (columns + cols - 1) / cols;
   int64_t stop = cpu_share(panels, pixels_part + 1, j->pixel_parts) * cols;
   cpu_conv_gemm g = {.plane = j->plane,
                      .rows = w->rows,
                      .height = w->height,
                      .k = w->k,
+                     .tiles = w->tiles,
+                     .n = w->n,
                      .x = j->x + (image * w->groups + group) * j->channels * size_in,
                      .w = w->packed + group * w->tiles * w->height * w->k,
                      .y = j->y + (image * j->outputs + group * j->per) * size_out,
@@ -58,20 +66,26 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
                      .act = j->act,
                      .alpha = j->alpha};
   if (j->residual) g.residual = j->residual + (image * j->outputs + group * j->per) * size_out;
-  j->kernels->conv(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < size_out ? stop : size_out,
-                   cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
-                   j->workspace + worker * j->room);
+  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->kernels->winograd : j->kernels->conv;
+  run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
+      cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
+      j->workspace + worker * j->room);
 }
 
-/* Pixels are cut first (columns are then laid out once), but not below a few panels. */
+/* Columns are cut first (each is then laid out once), but not below a few panels.  As many parts for each worker, and as few
+ * parts of w as workers need where every part transforms the columns anew. */
 static void run_gemm(images *j, const kit_launch *l) {
-  const int64_t units = j->count * j->w->groups, pixels = area(j->plane.out),
-                panels = (pixels + j->kernels->panel_cols - 1) / j->kernels->panel_cols;
-  double cost = 2.0 / 50 * (double)j->w->rows * (double)j->w->k * (double)pixels; /* ns, at 50 GFLOP/s */
+  const bool winograd = j->w->form == CPU_CONV_WINOGRAD;
+  const int64_t units = j->count * j->w->groups, workers = cpu_workers(l),
+                panels = (columns_of(j) + j->kernels->panel_cols - 1) / j->kernels->panel_cols;
+  double cost = 2.0 / 50 * (double)j->w->rows * (double)j->w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
+  if (winograd) cost *= (double)cpu_winograd_points(j->w->n);
   int64_t wanted = cpu_tasks(l, units * panels * j->w->tiles, cost / (double)(panels * j->w->tiles));
   int64_t parts = (wanted + units - 1) / units;
   j->pixel_parts = (uint32_t)(parts < panels / 4 ? parts : panels / 4 > 1 ? panels / 4 : 1);
+  if (winograd && parts > workers) parts = workers;
   parts = (parts + j->pixel_parts - 1) / j->pixel_parts;
+  while (wanted > 1 && parts < j->w->tiles && units * j->pixel_parts * parts % workers) parts++;
   j->tile_parts = (uint32_t)(parts < j->w->tiles ? parts : j->w->tiles);
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
 }
@@ -113,8 +127,7 @@ static void flatten(cpu_plane *p) {
 }
 
 static int64_t room_of(const cpu_plane *p, bool depthwise) {
-  int64_t room = depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE;
-  return (room + 15) / 16 * 16;
+  return aligned(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
 }
 
 /* ---- rows of sequences, a kernel for each channel ---- */
@@ -189,8 +202,6 @@ static int64_t items_of(const kit_launch *l) {
   int64_t space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1);
   return space >= 0 ? l->dim[l->program->space[space].items] : 1;
 }
-
-static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- rows of sequences, any kernel: transposed, they are an image of height 1 ---- */
 
@@ -331,7 +342,8 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.alpha = kit_act_alpha(l->node, j.act);
   flatten(&j.plane);
-  j.room = room_of(&j.plane, w->form == CPU_CONV_PLANES);
+  j.room = w->form == CPU_CONV_WINOGRAD ? aligned(cpu_winograd_layout(&j.plane, w->n, w->rows, w->k).all)
+                                        : room_of(&j.plane, w->form == CPU_CONV_PLANES);
   run_images(&j, l);
   return ACCEL_PLUGIN_OK;
 }
@@ -425,9 +437,10 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
     int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * area(p.kernel) * area(p.in);
     return (uint64_t)(CPU_CONV_WORKSPACE * (int64_t)workers + columns) * sizeof(float);
   }
-  bool depthwise = l->in[1].dim[1] == 1 && kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1) > 1;
-  const uint64_t bytes = (uint64_t)(room_of(&p, depthwise) * workers) * sizeof(float);
-  const uint64_t coded =
-      self || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1) > 1 ? 0 : coded_workspace(kernels, l, workers);
+  const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
+                n = cpu_conv_window(l->node, w, l->in[1].rank);
+  const int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all) : room_of(&p, w[1] == 1 && groups > 1);
+  const uint64_t bytes = (uint64_t)(room * workers) * sizeof(float),
+                 coded = self || groups > 1 ? 0 : coded_workspace(kernels, l, workers);
   return bytes > coded ? bytes : coded;
 }

@@ -13,6 +13,17 @@ static bool over_rows(const accel_plugin_node *n) {
   return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
 }
 
+enum { WINOGRAD_TAPS = 9, WINOGRAD_CHANNELS = 32, WINOGRAD_MATRIX = 1 << 17 };
+
+int64_t cpu_conv_window(const accel_plugin_node *n, const int64_t *d, uint32_t rank) {
+  if (n->op != ACCEL_PLUGIN_OP_CONV || over_rows(n) || rank != 4 || d[2] != 3 || d[3] != 3) return 0;
+  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_GROUPS, 1) != 1) return 0;
+  for (uint32_t i = 0; i < 2; i++)
+    if (kit_listed(n, ACCEL_PLUGIN_ATTR_STRIDE, i, 1) != 1 || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, i, 1) != 1) return 0;
+  if (d[0] < WINOGRAD_CHANNELS || d[1] < WINOGRAD_CHANNELS) return 0;
+  return d[0] <= WINOGRAD_MATRIX / d[1] ? 4 : 2;
+}
+
 static bool describe(const accel_plugin_program *p, const accel_plugin_node *n, cpu_conv *out) {
   if (n->op != ACCEL_PLUGIN_OP_CONV && n->op != ACCEL_PLUGIN_OP_CONV_TRANSPOSE) return false;
   int32_t t = kit_operand(n, 1), w = t >= 0 && p->tensor[t].kind == ACCEL_PLUGIN_TENSOR_WEIGHT ? p->tensor[t].weight : -1;
@@ -70,7 +81,7 @@ static void cut(cpu_conv *c, const cpu_kernels *k) {
 static int64_t floats_of(const cpu_conv *c) {
   if (c->form == CPU_CONV_I8) return (int64_t)(c->panel_bytes / sizeof(float)) * c->tiles;
   int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
-  return c->groups * rows * c->k;
+  return c->groups * rows * c->k * (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
 }
 
 typedef struct packing {
@@ -120,6 +131,20 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
   return rc;
 }
 
+/* Tile `index` at all points. */
+static int32_t pack_winograd(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
+  const cpu_conv *c = p->c;
+  const int64_t row = index * c->height, have = c->rows - row < c->height ? c->rows - row : c->height;
+  const int64_t step = c->tiles * c->k * c->height;
+  float *to = c->packed + index * c->k * c->height;
+  int32_t rc = read_rows(p, row, have, rows, error);
+  memset(rows + have * c->k * WINOGRAD_TAPS, 0, (size_t)((c->height - have) * c->k * WINOGRAD_TAPS) * sizeof *rows);
+  for (int64_t k = 0; !rc && k < c->k; k++)
+    for (int64_t i = 0; i < c->height; i++)
+      cpu_winograd_weights(c->n, rows + (i * c->k + k) * WINOGRAD_TAPS, to + k * c->height + i, step);
+  return rc;
+}
+
 /* Tile `index` of all groups' tiles. */
 static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
   const cpu_conv *c = p->c;
@@ -127,6 +152,7 @@ static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plu
   const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
                 have = c->rows - row < c->height ? c->rows - row : c->height;
   float *to = c->packed + index * c->k * c->height;
+  if (c->form == CPU_CONV_WINOGRAD) return pack_winograd(p, index, rows, error);
   if (c->form == CPU_CONV_TRANSPOSED) {
     for (int64_t k = 0; k < c->k; k++) {
       int32_t rc = read_rows(p, group * c->k + k, 1, rows, error);
@@ -153,6 +179,7 @@ static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugi
   uint32_t workers = host->parallel && host->workers ? host->workers(host->self) : 1;
   int64_t all = p->c->groups * p->c->tiles;
   p->room = p->c->form == CPU_CONV_TRANSPOSED ? p->c->rows : p->c->height * p->c->k * (p->c->form == CPU_CONV_I8 ? 2 : 1);
+  if (p->c->form == CPU_CONV_WINOGRAD) p->room *= WINOGRAD_TAPS;
   p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
   p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
   p->rc = calloc(workers, sizeof *p->rc);
@@ -209,7 +236,15 @@ static bool same(const cpu_conv *a, const cpu_conv *b) {
 static bool settle(const accel_plugin_program *p, const accel_plugin_node *n, const cpu_kernels *kernels,
                    const accel_plugin_format *format, cpu_conv *out) {
   if (!describe(p, n, out)) return false;
-  if (coded(n, out, format, kernels)) out->form = CPU_CONV_I8;
+  const accel_plugin_weight *w = &p->weight[out->w];
+  const int64_t window = cpu_conv_window(n, w->dim, w->rank);
+  if (coded(n, out, format, kernels)) {
+    out->form = CPU_CONV_I8;
+  } else if (window) {
+    out->form = CPU_CONV_WINOGRAD;
+    out->n = window;
+    out->k = w->dim[1];
+  }
   cut(out, kernels);
   return true;
 }

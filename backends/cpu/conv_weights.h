@@ -7,6 +7,7 @@
 
 typedef enum cpu_conv_form {
   CPU_CONV_TILES,      /* cpu_conv_gemm.w of each group, one after the other */
+  CPU_CONV_WINOGRAD,   /* cpu_winograd_fn's w */
   CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
   CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
   CPU_CONV_TAPS,       /* the same over rows, an output a channel: [taps][outputs] */
@@ -18,8 +19,9 @@ enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most *
 typedef struct cpu_conv {
   int32_t w; /* weight index */
   int32_t form;
-  int64_t groups, rows, k; /* of one group: rows and columns of its matrix */
+  int64_t groups, rows, k; /* of one group: rows and columns of its matrix; WINOGRAD: k channels */
   int64_t height, tiles;   /* I8: columns of a panel, panels */
+  int64_t n;               /* WINOGRAD: pixels of a window in each direction */
   uint64_t panel_bytes;    /* I8 */
   float *packed;           /* fp32, whatever the weight is stored in; I8: panels */
 } cpu_conv;
@@ -35,6 +37,10 @@ bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node
 /* Bytes of all packings of a weight in `format`; 0: no convolution reads it. */
 uint64_t cpu_conv_bytes(const accel_plugin_program *program, uint32_t weight, const accel_plugin_format *format,
                         const cpu_kernels *kernels);
+/* The windows of Winograd's way when a node takes it, else 0: kernels of 3x3 without strides and groups, with enough
+ * channels for the products to outweigh the transforms.  Windows of 4x4 need 4 times the weights, those of 2x2 16/9 times:
+ * many channels take the latter. */
+int64_t cpu_conv_window(const accel_plugin_node *node, const int64_t *dim, uint32_t rank);
 /* Packs all of them; formats as in accel_plugin_precision.  cpu_convs_free also after a failure. */
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error);

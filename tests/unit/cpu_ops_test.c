@@ -75,6 +75,23 @@ static cpu_plane random_plane(int64_t most) {
 }
 static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
 
+/* A 1x1 kernel without anything around it. */
+static cpu_plane point_plane(int64_t most) {
+  cpu_plane p = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+  for (int i = 0; i < 2; i++) p.in[i] = p.out[i] = pick(1, i ? most : 3);
+  return p;
+}
+
+/* A long kernel over one row. */
+static cpu_plane long_plane(void) {
+  cpu_plane p = {.kernel = {1, pick(16, 40)}, .stride = {1, 1}, .dilation = {1, pick(1, 2)}, .in = {1, 1}, .out = {1, 1}};
+  p.begin[1] = pick(0, 40);
+  p.end[1] = pick(0, 40);
+  p.in[1] = pick((p.kernel[1] - 1) * p.dilation[1] + 1, 300);
+  p.out[1] = p.in[1] + p.begin[1] + p.end[1] - (p.kernel[1] - 1) * p.dilation[1];
+  return p;
+}
+
 /* x[in] under tap (ky, kx) of output (oy, ox), or `outside`. */
 static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, int64_t ky, int64_t kx, double outside) {
   int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
@@ -83,8 +100,10 @@ static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, 
 }
 
 static void test_conv(void) {
-  for (int round = 0; round < 40; round++) {
-    cpu_plane p = random_plane(round % 8 == 0 ? 60 : 24);
+  for (int round = 0; round < 60; round++) {
+    cpu_plane p = random_plane(round % 8 == 0 ? 90 : 24);
+    if (round % 6 == 5) p = point_plane(90);
+    if (round % 10 == 8) p = long_plane();
     int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = area(p.kernel), rows = pick(1, 40);
     cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = area(p.out)};
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
@@ -101,7 +120,7 @@ static void test_conv(void) {
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * g.ldy) : NULL;
-    g.act = round % 2 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_NONE;
+    g.act = round % 2 ? round % 5 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(CPU_CONV_WORKSPACE);
     kernels.conv(&g, 0, g.ldy, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
@@ -110,7 +129,9 @@ static void test_conv(void) {
         for (int64_t k = 0; k < g.k; k++)
           sum += w[o * g.k + k] * under(&p, g.x + k / taps * area(p.in), i / p.out[1], i % p.out[1], k % taps / p.kernel[1],
                                         k % p.kernel[1], 0.0);
-        check("conv", y[o * g.ldy + i], round % 2 && sum < 0 ? 0 : sum, 1e-5 * (double)(g.k + 1));
+        if (round % 2 && sum < 0) sum = 0;
+        if (g.act == ACCEL_PLUGIN_ACT_RELU2) sum *= sum;
+        check("conv", y[o * g.ldy + i], sum, 1e-5 * (double)(g.k + 1) * (1 + fabs(sum)));
       }
     g.y = again; /* in pieces: the same bits */
     int64_t cut = g.ldy > kernels.panel_cols ? kernels.panel_cols : g.ldy;
@@ -119,6 +140,60 @@ static void test_conv(void) {
       kernels.conv(&g, 0, cut, t, t + 1, workspace);
     }
     assert_memory_equal(y, again, (size_t)(rows * g.ldy) * 4);
+    release();
+  }
+}
+
+/* Scales of channels and weights from 1 to 10^6 and means far from 0: errors are measured by the sizes of what is summed. */
+static void test_winograd(void) {
+  for (int round = 0; round < 60; round++) {
+    cpu_plane p = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}};
+    for (int i = 0; i < 2; i++) {
+      p.begin[i] = pick(0, 2);
+      p.end[i] = pick(0, 2);
+      p.in[i] = pick(3, round % 8 == 0 ? 90 : 20);
+      p.out[i] = p.in[i] + p.begin[i] + p.end[i] - 2;
+    }
+    const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = area(p.in), out = area(p.out);
+    const int64_t n = round % 3 == 1 ? 2 : 4, points = cpu_winograd_points(n), all = cpu_winograd_windows(&p, n);
+    int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows, height = (rows + tiles - 1) / tiles;
+    tiles = (rows + height - 1) / height;
+    float *w = filled(rows * channels * 9), *packed = guard(points * tiles * channels * height),
+          *x = filled(channels * size), *y = guard(rows * out), *again = guard(rows * out), none[9] = {0};
+    for (int64_t i = 0; round % 3 && i < channels * size; i++) x[i] = (x[i] + 3.0f) * powf(10, (float)(i / size % 7));
+    for (int64_t i = 0; round % 3 && i < rows * channels * 9; i++) w[i] *= powf(10, -(float)(i / 9 % channels % 7));
+    for (int64_t i = 0; i < tiles * height; i++)
+      for (int64_t k = 0; k < channels; k++)
+        cpu_winograd_weights(n, i < rows ? w + (i * channels + k) * 9 : none,
+                             packed + (i / height * channels + k) * height + i % height, tiles * channels * height);
+    cpu_conv_gemm g = {
+        .plane = p, .rows = rows, .height = height, .k = channels, .tiles = tiles, .n = n, .x = x, .w = packed};
+    g.y = y;
+    g.ldy = out;
+    g.bias = round % 3 ? filled(rows) : NULL;
+    g.residual = round % 2 ? filled(rows * out) : NULL;
+    g.act = round % 4 == 1 ? ACCEL_PLUGIN_ACT_RELU : round % 4 == 3 ? ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
+    float *workspace = guard(cpu_winograd_layout(&p, n, rows, channels).all);
+    kernels.winograd(&g, 0, all, 0, tiles, workspace);
+    for (int64_t o = 0; o < rows; o++)
+      for (int64_t i = 0; i < out; i++) {
+        double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * out + i] : 0.0), sizes = fabs(sum);
+        for (int64_t k = 0; k < channels * 9; k++) {
+          double term =
+              w[o * channels * 9 + k] * under(&p, x + k / 9 * size, i / p.out[1], i % p.out[1], k % 9 / 3, k % 3, 0.0);
+          sum += term;
+          sizes += fabs(term);
+        }
+        double want = round % 2 && sum < 0 ? 0 : round % 4 == 3 ? sum * sum : sum;
+        check("winograd", y[o * out + i], want, 1e-5 * (sizes + 1) * (round % 4 == 3 ? 2 * fabs(sum) + 1 : 1));
+      }
+    g.y = again; /* in pieces: the same bits */
+    const int64_t cut = all > kernels.panel_cols ? kernels.panel_cols : all;
+    for (int64_t t = 0; t < tiles; t++) {
+      kernels.winograd(&g, cut, all, t, t + 1, workspace);
+      kernels.winograd(&g, 0, cut, t, t + 1, workspace);
+    }
+    assert_memory_equal(y, again, (size_t)(rows * out) * 4);
     release();
   }
 }
@@ -456,6 +531,7 @@ static void on_every_isa(void (*run)(void)) {
     on_every_isa(test_##name);           \
   }
 TEST(conv)
+TEST(winograd)
 TEST(depthwise_and_pool)
 TEST(taps)
 TEST(transpose)
@@ -470,12 +546,11 @@ TEST(scan)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_conv),        cmocka_unit_test(all_depthwise_and_pool),
-      cmocka_unit_test(all_taps),        cmocka_unit_test(all_transpose),
-      cmocka_unit_test(all_folds),       cmocka_unit_test(all_softmax),
-      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
-      cmocka_unit_test(all_group_norm),  cmocka_unit_test(all_scan),
-      cmocka_unit_test(all_planes),      cmocka_unit_test(all_codes),
+      cmocka_unit_test(all_conv),       cmocka_unit_test(all_winograd),    cmocka_unit_test(all_depthwise_and_pool),
+      cmocka_unit_test(all_taps),       cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
+      cmocka_unit_test(all_softmax),    cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
+      cmocka_unit_test(all_group_norm), cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
+      cmocka_unit_test(all_codes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,21 +26,44 @@ static int segments(const cpu_plane *p, int64_t pixel, int64_t count, segment *s
   return n;
 }
 
+/* A pixel's column is that pixel of every channel. */
+static bool is_plain(const cpu_plane *p) {
+  return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] && p->in[1] == p->out[1] &&
+         !p->begin[0] && !p->begin[1];
+}
+
+/* One panel of such columns: x[count] at stride ldx. */
+static void lay_plain(const float *x, int64_t ldx, int64_t count, float *to) {
+  for (int64_t k = 0; k < count; k++, x += ldx, to += GEMM_COLS) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_store(to + j * V, v_load(x + j * V)); }
+  }
+}
+
 /* Columns of k [k, k_end) and `count` pixels, at most COLS. */
-static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int64_t k, int64_t k_end, float *to) {
+static void lay_panel(const cpu_conv_gemm *g, bool plain, int64_t pixel, int64_t count, int64_t k, int64_t k_end,
+                      float *to) {
   const cpu_plane *p = &g->plane;
   segment s[GEMM_COLS];
-  const int n = segments(p, pixel, count, s);
   const int64_t taps = p->kernel[0] * p->kernel[1];
+  if (plain && count == GEMM_COLS) {
+    lay_plain(g->x + k * p->in[0] * p->in[1] + pixel, p->in[0] * p->in[1], k_end - k, to);
+    return;
+  }
+  const int n = segments(p, pixel, count, s);
   int64_t c = k / taps, ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
   for (; k < k_end; k++, to += GEMM_COLS) {
     const float *plane = g->x + c * p->in[0] * p->in[1];
     for (int i = 0; i < n; i++) {
-      int64_t y = s[i].y + ky * p->dilation[0];
-      if (y >= 0 && y < p->in[0])
-        copy_run(plane + y * p->in[1], p->in[1], s[i].x + kx * p->dilation[1], p->stride[1], s[i].n, 0.0f, to + s[i].lane);
-      else
+      const int64_t y = s[i].y + ky * p->dilation[0], x = s[i].x + kx * p->dilation[1];
+      const float *row = plane + y * p->in[1];
+      if (y < 0 || y >= p->in[0])
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
+      else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 || x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
+        copy_run(row, p->in[1], x, p->stride[1], s[i].n, 0.0f, to + s[i].lane);
+      else if (p->stride[1] == 1)
+        for (int j = 0; j < GEMM_VECS; j++) v_store(to + j * V, v_load(row + x + j * V));
+      else
+        for (int j = 0; j < GEMM_VECS; j++) v_store(to + j * V, v_load_even(row + x + 2 * j * V, V));
     }
     for (int64_t j = count; j < GEMM_COLS; j++) to[j] = 0;
     if (++kx < p->kernel[1]) continue;
@@ -53,15 +76,31 @@ static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int6
 
 /* ---- tiles ---- */
 
-/* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k][step], b[k][COLS], of which `vecs` vectors count.
- */
+/* What a tile that has seen all of k gets before it is stored. */
+typedef struct conv_end {
+  const float *bias, *residual; /* [rows], [rows] at the stride of the result; either may be NULL */
+  bool relu;
+} conv_end;
+
+/* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k] at stride `step` and b[k] at stride `next`, of
+ * which `vecs` vectors count; then bias, residual and activation of `end` unless that is NULL. */
 V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const float *a, int64_t step, const float *b,
-                        const float *from, int64_t ldf, float *to, int64_t ldt) {
+                        int64_t next, const float *from, int64_t ldf, float *to, int64_t ldt, const conv_end *end) {
   vf sum[GEMM_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = from ? v_load(from + i * ldf + j * V) : v_zero(); }
   }
-  for (int64_t k = 0; k < k_count; k++, a += step, b += GEMM_COLS) {
+  if (end) { /* results and residuals are far apart and no cache holds them: they arrive while k passes */
+    for (int i = 0; i < rows; i++) {
+      v_prefetch(to + i * ldt);
+      v_prefetch(to + i * ldt + vecs * V - 1);
+    }
+    for (int i = 0; i < rows && end->residual; i++) {
+      v_prefetch(end->residual + i * ldt);
+      v_prefetch(end->residual + i * ldt + vecs * V - 1);
+    }
+  }
+  for (int64_t k = 0; k < k_count; k++, a += step, b += next) {
     vf y[GEMM_VECS];
     MICRO_UNROLL for (int j = 0; j < vecs; j++) { y[j] = v_load(b + j * V); }
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -69,17 +108,33 @@ V_INLINE void conv_tile(const int rows, const int vecs, int64_t k_count, const f
       MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_fma(w, y[j], sum[i][j]); }
     }
   }
+  if (end && end->bias) {
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      vf v = v_set(end->bias[i]);
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_add(sum[i][j], v); }
+    }
+  }
+  if (end && end->residual) {
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_add(sum[i][j], v_load(end->residual + i * ldt + j * V)); }
+    }
+  }
+  if (end && end->relu) {
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_max(v_zero(), sum[i][j]); }
+    }
+  }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < vecs; j++) { v_store(to + i * ldt + j * V, sum[i][j]); }
   }
 }
 
-typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b, const float *from, int64_t ldf,
-                             float *to, int64_t ldt);
-#define CONV_TILE_OF(rows, vecs)                                                                                          \
-  static void conv_tile_##rows##_##vecs(int64_t k_count, const float *a, int64_t step, const float *b, const float *from, \
-                                        int64_t ldf, float *to, int64_t ldt) {                                            \
-    conv_tile(rows, vecs, k_count, a, step, b, from, ldf, to, ldt);                                                       \
+typedef void (*conv_tile_fn)(int64_t k_count, const float *a, int64_t step, const float *b, int64_t next, const float *from,
+                             int64_t ldf, float *to, int64_t ldt, const conv_end *end);
+#define CONV_TILE_OF(rows, vecs)                                                                                       \
+  static void conv_tile_##rows##_##vecs(int64_t k_count, const float *a, int64_t step, const float *b, int64_t next,   \
+                                        const float *from, int64_t ldf, float *to, int64_t ldt, const conv_end *end) { \
+    conv_tile(rows, vecs, k_count, a, step, b, next, from, ldf, to, ldt, end);                                         \
   }
 #define CONV_TILE(rows) CONV_TILE_OF(rows, 1) CONV_TILE_OF(rows, 2)
 #define CONV_PAIR(rows) \
@@ -105,63 +160,97 @@ static const conv_tile_fn conv_tile_of[GEMM_ROWS + 1][GEMM_VECS] = {
 };
 /* clang-format on */
 
-/* Bias, residual and activation of a finished tile, and into y; before the last k only into y. */
-static void conv_finish(const cpu_conv_gemm *g, float *t, int64_t row, int64_t rows, int64_t pixel, int64_t cols, int last) {
-  for (int64_t i = 0; i < rows && last; i++) {
-    const int64_t at = (row + i) * g->ldy + pixel;
-    vf b = v_set(g->bias ? g->bias[row + i] : 0.0f);
-    for (int64_t j = 0; j < cols; j += V) {
-      vf v = v_add(v_load(t + i * GEMM_COLS + j), b);
-      if (g->residual) v = v_add(v, v_loadn(g->residual + at + j, cols - j));
-      v_store(t + i * GEMM_COLS + j, v);
-    }
-  }
-  if (last && g->act != ACCEL_PLUGIN_ACT_NONE) {
-    if (cols > V)
-      CPU_NAME(activate, row)(g->act, g->alpha, t, t, rows * GEMM_COLS);
-    else
-      for (int64_t i = 0; i < rows; i++) CPU_NAME(activate, row)(g->act, g->alpha, t + i * GEMM_COLS, t + i * GEMM_COLS, V);
-  }
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t j = 0; j < cols; j += V)
-      v_storen(g->y + (row + i) * g->ldy + pixel + j, v_load(t + i * GEMM_COLS + j), cols - j);
-}
+static bool in_registers(int32_t act) { return act == ACCEL_PLUGIN_ACT_NONE || act == ACCEL_PLUGIN_ACT_RELU; }
 
-/* One tile over one panel: y holds what earlier k gave.  Panels with missing columns take the way over t. */
-static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t row,
-                       int64_t rows, int64_t pixel, int64_t cols, int first, int last) {
-  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-  float *y = g->y + row * g->ldy + pixel;
-  if (cols == GEMM_COLS) {
-    conv_tile_of[rows][1](count, w, g->height, columns, first ? NULL : y, g->ldy, last ? t : y, last ? GEMM_COLS : g->ldy);
-    if (last) conv_finish(g, t, row, rows, pixel, cols, last);
-    return;
-  }
+/* A tile over columns that are not whole vectors: over t, which y fills but for the missing columns. */
+static void conv_part(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t next,
+                      int64_t rows, float *y, int64_t cols, bool first, const conv_end *end) {
+  float t[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64))), r[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  conv_end last = {0};
   for (int64_t i = 0; i < rows && !first; i++)
     for (int64_t j = 0; j < GEMM_COLS; j += V)
       v_store(t + i * GEMM_COLS + j, j < cols ? v_loadn(y + i * g->ldy + j, cols - j) : v_zero());
-  conv_tile_of[rows][cols > V](count, w, g->height, columns, first ? NULL : t, GEMM_COLS, t, GEMM_COLS);
-  conv_finish(g, t, row, rows, pixel, cols, last);
+  if (end) last = *end;
+  if (end && end->residual) {
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < GEMM_COLS; j += V)
+        v_store(r + i * GEMM_COLS + j, j < cols ? v_loadn(end->residual + i * g->ldy + j, cols - j) : v_zero());
+    last.residual = r;
+  }
+  conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : t, GEMM_COLS, t, GEMM_COLS,
+                               end ? &last : NULL);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < cols; j += V) v_storen(y + i * g->ldy + j, v_load(t + i * GEMM_COLS + j), cols - j);
+}
+
+/* One tile over one panel: y holds what earlier k gave. */
+static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, const float *columns, int64_t next,
+                       int64_t row, int64_t rows, int64_t pixel, int64_t cols, bool first, bool last) {
+  float *y = g->y + row * g->ldy + pixel;
+  const conv_end end = {.bias = g->bias ? g->bias + row : NULL,
+                        .residual = g->residual ? g->residual + row * g->ldy + pixel : NULL,
+                        .relu = g->act == ACCEL_PLUGIN_ACT_RELU};
+  if (cols % V == 0)
+    conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : y, g->ldy, y, g->ldy,
+                                 last ? &end : NULL);
+  else
+    conv_part(g, w, count, columns, next, rows, y, cols, first, last ? &end : NULL);
+  for (int64_t i = 0; i < rows && last && !in_registers(g->act); i++)
+    CPU_NAME(activate, row)(g->act, g->alpha, y + i * g->ldy, y + i * g->ldy, cols);
+}
+
+/* Long kernels over one row, whose taps see the same pixels shifted: those are read where they are, from rows with zeros
+ * around them.  The pitch of those rows, or 0 where columns are laid out instead. */
+enum { SLIDING_TAPS = 16 };
+static int64_t sliding_pitch(const cpu_conv_gemm *g) {
+  const cpu_plane *p = &g->plane;
+  const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
+  const bool row = p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
+  return row && p->kernel[1] >= SLIDING_TAPS && g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE ? pitch : 0;
+}
+
+/* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
+static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile, int64_t tile_end, int64_t pitch,
+                  float *rows_of_x) {
+  const cpu_plane *p = &g->plane;
+  const int64_t taps = p->kernel[1], channels = g->k / taps;
+  for (int64_t c = 0; c < channels; c++)
+    copy_run(g->x + c * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, rows_of_x + c * pitch);
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t i = tile; i < tile_end; i++) {
+      const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
+      for (int64_t at = pixel; at < stop; at += GEMM_COLS)
+        conv_panel(g, g->w + (i * g->k + c * taps) * g->height, taps, rows_of_x + c * pitch + at - pixel, p->dilation[1],
+                   row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0, c == channels - 1);
+    }
 }
 
 void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
                                float *workspace) {
   const int64_t steps = g->k > 0 ? (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1;
+  const int64_t pitch = sliding_pitch(g);
+  const bool plain = is_plain(&g->plane);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + CPU_CONV_PIXELS < pixel_end ? pixel + CPU_CONV_PIXELS : pixel_end;
+    if (pitch) {
+      slide(g, pixel, stop, tile, tile_end, pitch, workspace);
+      continue;
+    }
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
       const int64_t k = g->k * s / steps, count = g->k * (s + 1) / steps - k;
       for (int64_t p = pixel; p < stop; p += GEMM_COLS)
-        lay_panel(g, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k + count, workspace + (p - pixel) * count);
+        lay_panel(g, plain, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k + count, workspace + (p - pixel) * count);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
         for (int64_t p = pixel; p < stop; p += GEMM_COLS)
-          conv_panel(g, g->w + (i * g->k + k) * g->height, count, workspace + (p - pixel) * count, row, rows, p,
+          conv_panel(g, g->w + (i * g->k + k) * g->height, count, workspace + (p - pixel) * count, GEMM_COLS, row, rows, p,
                      stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0, s == steps - 1);
       }
     }
   }
 }
+
+#include "kernels/winograd_body.h"
 
 /* ---- depthwise ---- */
 

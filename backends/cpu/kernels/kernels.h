@@ -283,6 +283,7 @@ typedef struct cpu_kernels {
   cpu_accumulate_fn *accumulate;
   cpu_rope_fn *rope;
   cpu_conv_fn *conv; /* ops.h */
+  cpu_winograd_fn *winograd;
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;
   cpu_transpose_fn *transpose;

@@ -34,6 +34,25 @@ V_INLINE vf v_load_even(const float *p, int64_t n) {
   vf pairs = _mm256_shuffle_ps(v_loadn(p, all), high, 0x88);
   return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(pairs), 0xd8));
 }
+/* Lanes from .. n-1 of p, zeros in the others, which are not read. */
+V_INLINE vf v_load_between(const float *p, int64_t from, int64_t n) {
+  const __m256i high = v_first(n > 0 ? n : 0), low = v_first(from > 0 ? from : 0);
+  return _mm256_maskload_ps(p, _mm256_andnot_si256(low, high));
+}
+/* Lanes 0, 2, 4, .. of a then b; lanes 1, 3, .. */
+V_INLINE vf v_even(vf a, vf b) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88)), 0xd8));
+}
+V_INLINE vf v_odd(vf a, vf b) {
+  return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(a, b, 0xdd)), 0xd8));
+}
+/* a[0], b[0], a[1], b[1], .. : the first V of them, the others. */
+V_INLINE vf v_zip_low(vf a, vf b) {
+  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
+}
+V_INLINE vf v_zip_high(vf a, vf b) {
+  return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
+}
 V_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
 /* V halves, V bfloat16s as fp32. */

@@ -27,6 +27,25 @@ V_INLINE vf v_load_even(const float *p, int64_t n) {
   return _mm512_permutex2var_ps(v_loadn(p, all), even,
                                 all > V ? v_loadn(p + V, all < 2 * V ? all - V : V - 1) : _mm512_setzero_ps());
 }
+/* Lanes from .. n-1 of p, zeros in the others, which are not read. */
+V_INLINE vf v_load_between(const float *p, int64_t from, int64_t n) {
+  const vm high = n > 0 ? v_first(n) : (vm)0, low = from > 0 ? v_first(from) : (vm)0;
+  return _mm512_maskz_loadu_ps((vm)(high & ~low), p);
+}
+/* Lanes 0, 2, 4, .. of a then b; lanes 1, 3, .. */
+V_INLINE vf v_even(vf a, vf b) {
+  return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30), b);
+}
+V_INLINE vf v_odd(vf a, vf b) {
+  return _mm512_permutex2var_ps(a, _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31), b);
+}
+/* a[0], b[0], a[1], b[1], .. : the first V of them, the others. */
+V_INLINE vf v_zip_low(vf a, vf b) {
+  return _mm512_permutex2var_ps(a, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23), b);
+}
+V_INLINE vf v_zip_high(vf a, vf b) {
+  return _mm512_permutex2var_ps(a, _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31), b);
+}
 V_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
 V_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
 /* V halves, V bfloat16s as fp32. */

@@ -42,6 +42,18 @@ V_INLINE vf v_load_even(const float *p, int64_t n) {
   for (int64_t i = 0; i < n && i < V; i++) x[i] = p[2 * i];
   return x;
 }
+/* Lanes from .. n-1 of p, zeros in the others, which are not read. */
+V_INLINE vf v_load_between(const float *p, int64_t from, int64_t n) {
+  vf x = v_zero();
+  for (int64_t i = from > 0 ? from : 0; i < n && i < V; i++) x[i] = p[i];
+  return x;
+}
+/* Lanes 0, 2, 4, .. of a then b; lanes 1, 3, .. */
+V_INLINE vf v_even(vf a, vf b) { return (vf){a[0], a[2], b[0], b[2]}; }
+V_INLINE vf v_odd(vf a, vf b) { return (vf){a[1], a[3], b[1], b[3]}; }
+/* a[0], b[0], a[1], b[1], .. : the first V of them, the others. */
+V_INLINE vf v_zip_low(vf a, vf b) { return (vf){a[0], b[0], a[1], b[1]}; }
+V_INLINE vf v_zip_high(vf a, vf b) { return (vf){a[2], b[2], a[3], b[3]}; }
 V_INLINE vf v_set(float x) { return (vf){x, x, x, x}; }
 /* V halves, V bfloat16s as fp32. */
 V_INLINE vf v_load_f16(const uint16_t *p) {
