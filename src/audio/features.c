@@ -78,15 +78,32 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
 
 /* ---- Wav2Vec2 ---- */
 
-/* Zero mean and unit variance over the first n samples. */
-static void normalise(float *x, uint64_t n, uint64_t all, float padding) {
-  double sum = 0.0, squares = 0.0;
-  for (uint64_t i = 0; i < n; i++) sum += x[i];
-  const double mean = sum / (double)n;
-  for (uint64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
-  const double scale = 1.0 / sqrt(squares / (double)n + 1e-7);
-  for (uint64_t i = 0; i < n; i++) x[i] = (float)((x[i] - mean) * scale);
-  for (uint64_t i = n; i < all; i++) x[i] = padding;
+/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while, then double. */
+static double sum_of(const float *x, uint64_t n, float middle, bool squares) {
+  enum { PARTS = 16, BLOCK = 16 * PARTS };
+  double sum = 0.0;
+  uint64_t i = 0;
+  for (; i + BLOCK <= n; i += BLOCK) {
+    float part[PARTS] = {0};
+    for (int b = 0; b < BLOCK; b += PARTS)
+      for (int k = 0; k < PARTS; k++) {
+        const float d = x[i + (uint64_t)(b + k)] - middle;
+        part[k] += squares ? d * d : d;
+      }
+    for (int k = 0; k < PARTS; k++) sum += (double)part[k];
+  }
+  for (; i < n; i++) {
+    const double d = (double)(x[i] - middle);
+    sum += squares ? d * d : d;
+  }
+  return sum;
+}
+
+/* Zero mean and unit variance over n samples. */
+static void normalise(const float *from, uint64_t n, float *x) {
+  const float mean = (float)(sum_of(from, n, 0.0f, false) / (double)n);
+  const float scale = (float)(1.0 / sqrt(sum_of(from, n, mean, true) / (double)n + 1e-7));
+  for (uint64_t i = 0; i < n; i++) x[i] = (from[i] - mean) * scale;
 }
 
 static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uint32_t n, features *out) {
@@ -97,10 +114,11 @@ static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uin
     const uint64_t own = sounds[i].frames;
     float *x = out->values + (uint64_t)i * length;
     if (!own) return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has no samples", i);
-    memcpy(x, sounds[i].samples, own * sizeof *x);
-    for (uint64_t k = own; k < length; k++) x[k] = p->padding_value;
     /* without a mask the class cannot tell padding from sound, and neither do we */
-    if (p->do_normalize) normalise(x, out->mask ? own : length, length, p->padding_value);
+    const bool counts = p->do_normalize && own < length && !out->mask;
+    if (!p->do_normalize || counts) memcpy(x, sounds[i].samples, own * sizeof *x);
+    for (uint64_t k = own; k < length; k++) x[k] = p->padding_value;
+    if (p->do_normalize) normalise(counts ? x : sounds[i].samples, counts ? length : own, x);
     for (uint64_t k = 0; out->mask && k < own; k++) out->mask[(uint64_t)i * length + k] = 1;
   }
   return ACCEL_OK;

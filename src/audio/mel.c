@@ -81,6 +81,7 @@ typedef struct run {
   accel__fft fft;
   accel__fft_room *room;              /* one a worker */
   double (*power)[ACCEL__FFT_FRAMES]; /* [workers][bins] */
+  bool avx2;
 } run;
 
 int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
@@ -92,6 +93,28 @@ int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
   return n < (uint64_t)s->frame ? 0 : (int64_t)(1 + (n - (uint64_t)s->frame) / (uint64_t)s->hop);
 }
 
+typedef accel__fft_vec vec;
+typedef float floats __attribute__((vector_size(4 * sizeof(float))));
+typedef uint64_t words __attribute__((vector_size(sizeof(vec))));
+_Static_assert(ACCEL__FFT_LANES == 4, "mel_body.h turns four by four");
+
+#define FFT_NAME(name) name##_any
+#define TARGET
+#include "audio/mel_body.h"
+#undef FFT_NAME
+#undef TARGET
+
+#if defined(__x86_64__)
+#define FFT_NAME(name) name##_avx2
+#define TARGET         __attribute__((target("avx2,fma")))
+#include "audio/mel_body.h"
+#undef FFT_NAME
+#undef TARGET
+#define CALL(name, ...) (r->avx2 ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
+#else
+#define CALL(name, ...) name##_any(__VA_ARGS__)
+#endif
+
 /* Sample i of the signal, mirrored at its ends. */
 static double sample(const run *r, int64_t i) {
   if (i < 0) i = -i;
@@ -99,59 +122,54 @@ static double sample(const run *r, int64_t i) {
   return r->samples[i];
 }
 
-/* Frame `index` into lane `lane` of x, windowed; false when all of it is zero. */
-static bool take_frame(const run *r, int64_t index, double *x, int lane) {
+/* Where frame `index` begins; below 0 where it is mirrored. */
+static int64_t begin_of(const run *r, int64_t index) { return index * r->s->hop - (r->s->center ? r->s->frame / 2 : 0); }
+
+/* The first `have` of four frames from `index` on into the lanes of x, ready for the transform; others are zeros. */
+static void take_frames(const run *r, int64_t index, int64_t have, vec *x) {
   const accel__spectrogram *s = r->s;
-  const int64_t begin = index * s->hop - (s->center ? s->frame / 2 : 0);
-  double sum = 0.0, any = 0.0, previous;
-  double *at = x + lane;
-  for (int32_t i = 0; i < s->frame; i++) {
-    const double v = begin + i >= 0 && begin + i < (int64_t)r->n ? r->samples[begin + i] : sample(r, begin + i);
-    at[i * ACCEL__FFT_LANES] = v;
-    sum += v;
-    any += fabs(v);
+  const int64_t begin = begin_of(r, index);
+  if (have >= ACCEL__FFT_LANES && begin >= 0 && begin + 3 * s->hop + s->frame <= (int64_t)r->n) {
+    CALL(gather, r->samples + begin, s->hop, s->frame, x);
+  } else {
+    for (int32_t i = 0; i < s->frame; i++)
+      for (int lane = 0; lane < ACCEL__FFT_LANES; lane++)
+        x[i][lane] = lane < have ? sample(r, begin + lane * s->hop + i) : 0.0;
   }
-  if (any == 0.0) return false;
-  const double mean = s->remove_dc ? sum / s->frame : 0.0;
-  previous = at[0] - mean;
-  for (int32_t i = 0; i < s->frame; i++) {
-    const double v = at[i * ACCEL__FFT_LANES] - mean;
-    at[i * ACCEL__FFT_LANES] = (v - (double)s->preemphasis * previous) * r->window[i];
-    previous = v;
-  }
-  return true;
+  memset(x + s->frame, 0, (size_t)(s->fft - s->frame) * sizeof *x);
+  CALL(shape, s, r->window, x);
 }
 
-static float log_of(const accel__spectrogram *s, double power) {
-  const double v = power > (double)s->floor ? power : (double)s->floor;
-  if (s->log == ACCEL__LOG_E) return (float)log(v);
-  return (float)(s->log == ACCEL__LOG_DB ? 10.0 * log10(v) : log10(v));
+/* Nothing but zeros in any of eight frames, or near them. */
+static bool is_silent(const run *r, int64_t index) {
+  int64_t at = begin_of(r, index) - r->s->frame, end = begin_of(r, index + ACCEL__FFT_FRAMES) + 2 * r->s->frame;
+  if (at < 0) at = 0;
+  if (end > (int64_t)r->n) end = (int64_t)r->n;
+  while (at < end && r->samples[at] == 0.0f) at++;
+  return at >= end;
 }
 
-/* Eight frames from `frame` on. */
+/* Eight frames from `index` on. */
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const run *r = arg;
-  const accel__spectrogram *s = r->s;
-  const accel__mel_bank *bank = s->bank;
+  const accel__mel_bank *bank = r->s->bank;
   const int64_t begin = (int64_t)index * ACCEL__FFT_FRAMES;
   const int64_t frames = r->count - begin < ACCEL__FFT_FRAMES ? r->count - begin : ACCEL__FFT_FRAMES;
   accel__fft_room *room = &r->room[worker];
   double(*power)[ACCEL__FFT_FRAMES] = r->power + (size_t)worker * (size_t)bank->bins;
-  bool sound = false;
-  memset(room->re[0], 0, (size_t)s->fft * sizeof *room->re[0]);
-  memset(room->im[0], 0, (size_t)s->fft * sizeof *room->im[0]);
-  for (int64_t f = 0; f < frames; f++)
-    sound |= take_frame(r, r->first + begin + f, (double *)(f < ACCEL__FFT_LANES ? room->re[0] : room->im[0]),
-                        (int)(f % ACCEL__FFT_LANES));
-  if (sound) accel__fft_power(&r->fft, room, power);
-  const float silence = log_of(s, 0.0);
+  const bool sound = !is_silent(r, r->first + begin);
+  const double least = (double)r->s->floor,
+               times = r->s->log == ACCEL__LOG_E ? 1.0 : (r->s->log == ACCEL__LOG_DB ? 10.0 : 1.0) / log(10.0);
+  if (sound) {
+    take_frames(r, r->first + begin, frames, room->re[0]);
+    take_frames(r, r->first + begin + ACCEL__FFT_LANES, frames - ACCEL__FFT_LANES, room->im[0]);
+    accel__fft_power(&r->fft, room, power);
+  }
   for (int32_t m = 0; m < bank->mels; m++) {
-    double sum[ACCEL__FFT_FRAMES] = {0};
-    const float *weight = bank->weight + bank->at[m];
-    for (int32_t b = 0; sound && b < bank->count[m]; b++)
-      for (int f = 0; f < ACCEL__FFT_FRAMES; f++) sum[f] += (double)weight[b] * power[bank->first[m] + b][f];
-    for (int64_t f = 0; f < frames; f++)
-      r->out[(begin + f) * r->frame_stride + m * r->mel_stride] = sum[f] > 0.0 ? log_of(s, sum[f]) : silence;
+    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_FRAMES];
+    CALL(energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
+         (const double(*)[ACCEL__FFT_FRAMES])power + bank->first[m], least, times, y);
+    for (int64_t f = 0; f < frames; f++) to[f * r->frame_stride] = y[f];
   }
 }
 
@@ -180,6 +198,9 @@ accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *sa
            .frame_stride = frame_stride,
            .mel_stride = mel_stride,
            .out = out};
+#if defined(__x86_64__)
+  r.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#endif
   double *window = hann(s->frame, s->symmetric);
   r.window = window;
   r.room = calloc(workers, sizeof *r.room);

@@ -25,7 +25,7 @@ accel_status accel__image_new(int64_t width, int64_t height, const char *name, a
 }
 
 void accel__image_free(accel__image *image) {
-  free(image->pixels);
+  if (!image->borrowed) free(image->pixels);
   *image = (accel__image){0};
 }
 

@@ -21,7 +21,8 @@
 typedef struct accel__image {
   uint8_t *pixels; /* [height, width, 3] RGB; malloc'd */
   int32_t width, height;
-} accel__image; /* {0} is empty */
+  bool borrowed; /* the pixels are another image's, which outlives this one */
+} accel__image;  /* {0} is empty */
 
 /* As transformers' load_image: the Exif orientation is applied, then everything becomes RGB as Pillow converts it (alpha is
  * dropped, CMYK becomes RGB without a profile, 16-bit colour keeps its high byte, 16-bit grey is clipped to 255).

@@ -55,10 +55,11 @@ accel_status accel__size_after(const processor *p, const accel__size *s, int32_t
 
 static const uint8_t black[3] = {0, 0, 0};
 
-static accel_status copy(const accel__image *from, accel__image *to) {
-  ACCEL_TRY(accel__image_new(from->width, from->height, "the picture", to));
-  memcpy(to->pixels, from->pixels, (size_t)from->width * (size_t)from->height * 3);
-  return ACCEL_OK;
+/* The same pixels; what changes them makes its own. */
+static accel__image view(const accel__image *of) {
+  accel__image same = *of;
+  same.borrowed = true;
+  return same;
 }
 
 static accel_status resize(const processor *p, const accel__size *size, accel__image *image, accel__pool *pool) {
@@ -110,12 +111,15 @@ static void levels(const processor *p, float level[3][256]) {
 
 /* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
 static void spread(const accel__image *image, float level[3][256], int64_t height, int64_t width, float *out) {
-  for (int c = 0; c < 3; c++)
-    for (int64_t y = 0; y < image->height; y++) {
-      const uint8_t *row = image->pixels + (size_t)(y * image->width * 3 + c);
-      float *to = out + (c * height + y) * width;
-      for (int64_t x = 0; x < image->width; x++) to[x] = level[c][row[3 * x]];
+  for (int64_t y = 0; y < image->height; y++) {
+    const uint8_t *restrict row = image->pixels + (size_t)(y * image->width * 3);
+    float *restrict r = out + y * width, *restrict g = r + height * width, *restrict b = g + height * width;
+    for (int64_t x = 0; x < image->width; x++) {
+      r[x] = level[0][row[3 * x]];
+      g[x] = level[1][row[3 * x + 1]];
+      b[x] = level[2][row[3 * x + 2]];
     }
+  }
 }
 
 /* ---- LLaVA-Next ---- */
@@ -168,21 +172,18 @@ static accel_status cut(const processor *p, const accel__image *image, int32_t s
   const int32_t down = (height + side - 1) / side, across = (width + side - 1) / side;
   *out = (tiles){.tile = calloc((size_t)(1 + down * across), sizeof *out->tile), .n = (uint32_t)(1 + down * across)};
   if (!out->tile) return accel__no_memory(out->n * sizeof *out->tile);
-  accel__image whole = {0};
+  accel__image whole = view(image);
   const int32_t edge = p->size.shortest_edge;
-  accel_status status = copy(image, &out->tile[0]);
-  if (status == ACCEL_OK)
-    status = accel__image_resize(&out->tile[0], p->size.width ? p->size.width : edge, p->size.height ? p->size.height : edge,
-                                 p->filter, p->rounding, pool);
-  if (status == ACCEL_OK) status = copy(image, &whole);
+  out->tile[0] = view(image);
+  accel_status status = accel__image_resize(&out->tile[0], p->size.width ? p->size.width : edge,
+                                            p->size.height ? p->size.height : edge, p->filter, p->rounding, pool);
   if (status == ACCEL_OK) status = fit_into(p, height, width, &whole, pool);
   for (int32_t i = 0; status == ACCEL_OK && i < down * across; i++) {
     const int32_t x = i % across * side, y = i / across * side;
     accel__image *tile = &out->tile[1 + i];
-    status = copy(&whole, tile);
-    if (status == ACCEL_OK)
-      status =
-          accel__image_crop(tile, x, y, width - x < side ? width - x : side, height - y < side ? height - y : side, black);
+    *tile = view(&whole);
+    status =
+        accel__image_crop(tile, x, y, width - x < side ? width - x : side, height - y < side ? height - y : side, black);
   }
   for (uint32_t i = 0; status == ACCEL_OK && i < out->n; i++) status = shape(p, &out->tile[i], pool);
   accel__image_free(&whole);
@@ -280,8 +281,8 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
     accel__image *shaped = calloc(n, sizeof *shaped);
     if (!shaped) return accel__no_memory(n * sizeof *shaped);
     for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-      status = copy(&images[i], &shaped[i]);
-      if (status == ACCEL_OK) status = shape(p, &shaped[i], pool);
+      shaped[i] = view(&images[i]);
+      status = shape(p, &shaped[i], pool);
     }
     if (status == ACCEL_OK) status = gather(p, shaped, n, out);
     for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "vision/image.h"
+#include "vision/resize_passes.h"
 
 /* ---- filters: height at distance x, zero from `support` on ---- */
 
@@ -46,6 +47,8 @@ typedef struct weights {
   int32_t *first, *count;  /* [out]: input pixels of each output pixel */
   int32_t *weight;         /* [out, taps] */
   void *block;
+  accel__taps narrow; /* the same in 16 bits; weight NULL: they do not fit, or nothing here would read them */
+  int16_t *narrow_block;
 } weights;
 
 static int32_t precision_of(const double *w, int64_t n, accel__rounding rounding) {
@@ -55,6 +58,23 @@ static int32_t precision_of(const double *w, int64_t n, accel__rounding rounding
   for (int64_t i = 0; i < n; i++) largest = w[i] > largest ? w[i] : largest;
   while (bits < 22 && (int32_t)(0.5 + largest * (1 << (bits + 1))) < 1 << 15) bits++;
   return bits;
+}
+
+/* Weights of 16 bits: all of torch's rounding. */
+static accel_status make_narrow(int32_t out, accel__rounding rounding, weights *w) {
+  const int32_t groups = (w->taps + 3) / 4;
+  if (rounding != ACCEL__ROUND_TORCH || !accel__resize_passes()) return ACCEL_OK;
+  w->narrow_block = calloc((size_t)out * (size_t)groups * 4, sizeof *w->narrow_block);
+  if (!w->narrow_block) return accel__no_memory((size_t)out * (size_t)groups * 8);
+  w->narrow = (accel__taps){
+      .groups = groups, .precision = w->precision, .first = w->first, .count = w->count, .weight = w->narrow_block};
+  for (int32_t i = 0; i < out; i++)
+    for (int32_t k = 0; k < w->count[i]; k++) {
+      const int32_t v = w->weight[(size_t)i * (size_t)w->taps + (size_t)k];
+      if (v != (int16_t)v) w->narrow.weight = NULL;
+      w->narrow_block[(size_t)i * (size_t)groups * 4 + (size_t)k] = (int16_t)v;
+    }
+  return ACCEL_OK;
 }
 
 static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, accel__rounding rounding, weights *w) {
@@ -86,7 +106,7 @@ static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, 
   for (size_t i = 0; i < cells; i++)
     w->weight[i] = (int32_t)(exact[i] * (1 << w->precision) + (exact[i] < 0.0 ? -0.5 : 0.5));
   free(exact);
-  return ACCEL_OK;
+  return make_narrow(out, rounding, w);
 }
 
 static uint8_t clip(int32_t sum, int32_t precision) {
@@ -107,10 +127,27 @@ static int32_t row_end(const pass *p, uint32_t task) {
   return end < p->to->height ? end : p->to->height;
 }
 
+/* Two rows at a time. */
+static void narrow_columns(const pass *p, uint32_t task) {
+  const size_t bytes = (size_t)p->from->width * 3, to_bytes = (size_t)p->to->width * 3;
+  for (int32_t y = (int32_t)task * ROWS, end = row_end(p, task); y < end; y += 2) {
+    const bool two = y + 1 < end;
+    const uint8_t *row = p->from->pixels + (size_t)y * bytes;
+    uint8_t *out = p->to->pixels + (size_t)y * to_bytes;
+    accel__resize_columns(&p->w->narrow, row, two ? row + bytes : NULL,
+                          (int64_t)((size_t)(p->from->height - y - two) * bytes), p->to->width, out,
+                          two ? out + to_bytes : NULL);
+  }
+}
+
 static void columns_task(void *arg, uint32_t task, uint32_t worker) {
   const pass *p = arg;
   const weights *w = p->w;
   (void)worker;
+  if (w->narrow.weight) {
+    narrow_columns(p, task);
+    return;
+  }
   for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task); y++) {
     const uint8_t *row = p->from->pixels + (size_t)y * (size_t)p->from->width * 3;
     uint8_t *out = p->to->pixels + (size_t)y * (size_t)p->to->width * 3;
@@ -136,7 +173,9 @@ static void rows_task(void *arg, uint32_t task, uint32_t worker) {
   const weights *w = p->w;
   const int32_t bytes = p->to->width * 3;
   (void)worker;
-  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task); y++) {
+  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task) && w->narrow.weight; y++)
+    accel__resize_rows(&w->narrow, p->from->pixels, bytes, y, p->to->pixels + (size_t)y * (size_t)bytes);
+  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task) && !w->narrow.weight; y++) {
     const int32_t *weight = w->weight + (size_t)y * (size_t)w->taps;
     const uint8_t *from = p->from->pixels + (size_t)w->first[y] * (size_t)bytes;
     uint8_t *out = p->to->pixels + (size_t)y * (size_t)bytes;
@@ -168,6 +207,7 @@ static accel_status filter_pass(accel__image *image, int32_t width, int32_t heig
     *image = to;
   }
   free(w.block);
+  free(w.narrow_block);
   return status;
 }
 
