@@ -8,6 +8,8 @@
 
 #include "accel/accel.h"
 
+enum { BENCH_SAMPLE_RATE = 16000, BENCH_MAX_SAMPLES = 30 * BENCH_SAMPLE_RATE };
+
 typedef struct bench_params {
   const char *model;
   const accel_init_params *how;
@@ -21,7 +23,8 @@ typedef struct bench_params {
   uint32_t iters, warmup, rounds;
   bool profile; /* after the timed runs of the last round as many again, step by step */
   uint32_t
-      new_tokens; /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
+      new_tokens;   /* 0: one run of the encoder; else a generation: the prompts' prefill, then so many greedy tokens each */
+  bool transcribes; /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
 } bench_params;
 
 /* One step of the program, over all profiled runs. */
@@ -53,7 +56,8 @@ typedef struct bench_round {
   double load_ms;                 /* accel_init */
   double first_ms;                /* the first run: plans, scratch memory, cold caches */
   double *latency_ms;             /* [iters] inputs in, output tensor out and freed */
-  double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there */
+  double *prefill_ms, *decode_ms; /* [iters] of a generation: to the first token of every sequence, and from there; of a
+                                     transcription: the encoder alone, and from the first token to the last */
 } bench_round;
 
 typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind; /* what the lengths count */
@@ -68,6 +72,8 @@ typedef struct bench_result {
   double items_per_s, prefill_tokens_per_s;          /* at the median */
   uint32_t new_tokens;                               /* of each sequence; 0: nothing is decoded */
   double decode_tokens_per_s, decoder_ms_per_token;  /* all sequences together; one step of them */
+  bool transcribes;                                  /* a sound to text; */
+  double encoder_ms;                                 /* median */
   double load_ms;                                    /* median of the rounds */
   uint64_t peak_rss_bytes;
   char output[64]; /* the tensor that was computed: "last_hidden_state" */

@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "bench/collect.h"
 #include "bench/inputs.h"
+#include "bench/speech.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@ typedef struct work {
   int32_t **ids; /* [batch] */
   const uint32_t *lengths;
   bench_collector *collector; /* while profiling */
+  bool transcribes;
+  bench_speech speech;
 } work;
 
 /* The first token of every prompt is the prefill's. */
@@ -63,6 +66,8 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
   accel_tensors *found;
   double begin = now_ms();
   accel_status status = ACCEL_OK;
+  if (w->transcribes)
+    return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms, decode_ms);
   if (w->new_tokens) {
     status = generate(w, prefill_ms, decode_ms);
   } else {
@@ -136,6 +141,21 @@ static void free_work(work *w) {
   for (uint32_t b = 0; w->ids && b < w->batch; ++b) free(w->ids[b]);
   free(w->ids);
   bench_inputs_free(&w->inputs);
+  bench_speech_free(&w->speech);
+}
+
+/* One sound of noise. */
+static accel_status make_speech(accel *ctx, const bench_params *params, bench_result *out, work *w) {
+  const uint32_t samples = params->seq ? params->seq : BENCH_MAX_SAMPLES;
+  w->transcribes = true;
+  w->new_tokens = params->new_tokens;
+  out->kind = BENCH_SAMPLES;
+  out->batch = 1;
+  snprintf(out->output, sizeof out->output, "sequences");
+  if (!out->lengths) out->lengths = calloc(1, sizeof *out->lengths);
+  if (!out->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
+  out->lengths[0] = samples;
+  return bench_speech_make(ctx, params->model, samples, params->seed, &w->speech);
 }
 
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
@@ -147,8 +167,11 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   round->load_ms = now_ms() - begin;
   if (placed) placed(user, accel_placement(w.endpoint));
   note_placement(ctx, w.endpoint, out);
-  status = bench_inputs_make(ctx, params, w.endpoint, out, &w.inputs);
-  if (status == ACCEL_OK) status = make_prompts(params, out, &w);
+  if (params->transcribes)
+    status = make_speech(ctx, params, out, &w);
+  else
+    status = bench_inputs_make(ctx, params, w.endpoint, out, &w.inputs);
+  if (status == ACCEL_OK && !params->transcribes) status = make_prompts(params, out, &w);
   if (status == ACCEL_OK) status = time_endpoint(params, &w, round);
   if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
     status = profile_endpoint(params, &w, &out->profile);
@@ -177,6 +200,7 @@ static void summarise_generation(bench_result *r, double *room) {
       memcpy(room + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms, r->iters * sizeof *room);
     qsort(room, n, sizeof *room, by_size);
     double ms = median(room, n);
+    if (!decode && r->transcribes) r->encoder_ms = ms;
     if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
     if (decode && steps > 0) r->decoder_ms_per_token = ms / steps, r->decode_tokens_per_s = 1e3 * steps * r->batch / ms;
   }
@@ -239,7 +263,10 @@ static void note_machine(accel *ctx, bench_result *out) {
 }
 
 accel_status bench_run(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out) {
-  *out = (bench_result){.rounds = params->rounds, .iters = params->iters, .new_tokens = params->new_tokens};
+  *out = (bench_result){.rounds = params->rounds,
+                        .iters = params->iters,
+                        .new_tokens = params->new_tokens,
+                        .transcribes = params->transcribes};
   out->round = calloc(params->rounds, sizeof *out->round);
   if (!out->round) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = ACCEL_OK;

@@ -65,7 +65,10 @@ static int insert_run(sqlite3 *db, const bench_result *r) {
   char host[256] = "", *lengths = lengths_text(r);
   gethostname(host, sizeof host - 1);
   bind_text(&b, accel_version()), bind_text(&b, host), bind_text(&b, r->cpu), bind_text(&b, r->model),
-      bind_text(&b, r->weights), bind_text(&b, r->new_tokens ? "generate" : "encode");
+      bind_text(&b, r->weights),
+      bind_text(&b, r->transcribes  ? "transcribe"
+                    : r->new_tokens ? "generate"
+                                    : "encode");
   bind_text(&b, r->device), bind_text(&b, r->implementation_type), bind_text(&b, r->driver), bind_text(&b, r->precision);
   bind_int(&b, r->listed), bind_int(&b, r->threads), bind_int(&b, r->batch), bind_text(&b, lengths),
       bind_int(&b, (int64_t)r->tokens);

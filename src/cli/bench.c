@@ -1,6 +1,7 @@
 /* bench.c - accel bench: times a model. */
 #include "cli/bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   int code = cli_json_begin(run, "accel.bench/1", &json);
   if (code) return code;
   cli_json_bool(&json, "measured", true);
-  cli_json_text(&json, "task", r->new_tokens ? "generate" : "encode");
+  cli_json_text(&json, "task", r->transcribes ? "transcribe" : r->new_tokens ? "generate" : "encode");
   cli_json_text(&json, "model", r->model);
   cli_json_text(&json, "output", r->output);
   cli_json_text(&json, "device", r->device);
@@ -58,7 +59,7 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   if (r->new_tokens) {
     cli_json_int(&json, "new_tokens", r->new_tokens);
     cli_json_double(&json, "decode_tokens_per_s", r->decode_tokens_per_s);
-    cli_json_null(&json, "encoder_ms");
+    cli_json_double(&json, "encoder_ms", r->transcribes ? r->encoder_ms : (double)NAN);
     cli_json_double(&json, "decoder_ms_per_token", r->decoder_ms_per_token);
   } else {
     cli_json_null(&json, "decode_tokens_per_s"); /* nothing is decoded by an encoder */
@@ -89,6 +90,7 @@ static void print_table(const bench_result *r) {
          "fastest", r->min_ms, "90 %", r->p90_ms);
   printf("%-16s%12.1f /s\n", "items", r->items_per_s);
   if (r->tokens) printf("%-16s%12.0f /s\n", r->new_tokens ? "prompt tokens" : "tokens", r->prefill_tokens_per_s);
+  if (r->transcribes) printf("%-16s%12.3f ms\n", "encoder", r->encoder_ms);
   if (r->new_tokens)
     printf("%-16s%12.1f /s\n%-16s%12.3f ms\n", "new tokens", r->decode_tokens_per_s, "a step", r->decoder_ms_per_token);
   printf("%-16s%12s\n", "peak memory", cli_bytes(r->peak_rss_bytes, memory, sizeof memory));
@@ -161,6 +163,23 @@ static int bench(cli_run *run, bench_params *params) {
   return code;
 }
 
+/* What --task makes of the other options. */
+static int read_task(cli_run *run, bench_params *params) {
+  const char *task = run->value[OPT_TASK] ? run->value[OPT_TASK] : "encode";
+  const bool encodes = !strcmp(task, "encode");
+  params->transcribes = !strcmp(task, "transcribe");
+  if (!encodes && !params->transcribes && strcmp(task, "generate") != 0)
+    return cli_usage(run, "--task: encode, generate or transcribe, not %s", task);
+  if (encodes && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate or transcribe");
+  if (!encodes && run->value[OPT_OUTPUTS]) return cli_usage(run, "--outputs does not go with --task %s", task);
+  if (!encodes) params->new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
+  if (params->transcribes && (params->batch != 1 || params->ragged || run->value[OPT_LENGTHS]))
+    return cli_usage(run, "--task transcribe times one sound");
+  if (params->transcribes && params->seq > BENCH_MAX_SAMPLES)
+    return cli_usage(run, "--seq: at most %d samples, 30 seconds", BENCH_MAX_SAMPLES);
+  return 0;
+}
+
 int cmd_bench(cli_run *run) {
   accel_init_params how;
   cli_init_params(run, NULL, &how);
@@ -178,14 +197,10 @@ int cmd_bench(cli_run *run) {
                          .profile = cli_flag(run, OPT_PROFILE) || run->value[OPT_PROFILE_SVG]};
   uint32_t *lengths = NULL;
   if (!params.batch) params.batch = 1;
-  bool generates = run->value[OPT_TASK] && strcmp(run->value[OPT_TASK], "generate") == 0;
-  if (run->value[OPT_TASK] && !generates && strcmp(run->value[OPT_TASK], "encode") != 0)
-    return cli_usage(run, "--task: encode or generate, not %s", run->value[OPT_TASK]);
-  if (!generates && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate");
-  if (generates && run->value[OPT_OUTPUTS]) return cli_usage(run, "--outputs does not go with --task generate");
-  if (generates) params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 64);
+  int code = read_task(run, &params);
+  if (code) return code;
   if (run->value[OPT_LENGTHS] && params.ragged) return cli_usage(run, "give --lengths or --ragged, not both");
-  int code = run->value[OPT_LENGTHS] ? read_lengths(run, &lengths, &params.batch) : 0;
+  if (run->value[OPT_LENGTHS]) code = read_lengths(run, &lengths, &params.batch);
   params.lengths = lengths;
   how.batch_size = 0; /* --batch is the batch of the run, not of a task */
   if (!code) code = bench(run, &params);
