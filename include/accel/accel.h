@@ -547,7 +547,7 @@ ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const acc
 
 typedef struct accel_transcribe_params {
   uint32_t size;
-  const char *timestamps; /* NULL: none; chunks with their times: "char" or "word" (CTC), "segment" (Whisper), "auto" (words, or segments) */
+  const char *timestamps; /* NULL: none; chunks with their times: "char" (CTC), "word", "segment" (Whisper), "auto" (CTC: words, Whisper: segments) */
   double chunk_length;    /* seconds of the overlapping windows that sounds are cut into; 0: sounds stay whole, and Whisper goes through long ones */
   double stride_left, stride_right; /* from end of segment to end of segment.  Overlaps of windows; NAN: a sixth of chunk_length */
   /* Whisper, as its generate takes them; what is not set is as generation_config.json says */
@@ -561,7 +561,9 @@ typedef struct accel_transcribe_params {
   double compression_ratio_threshold; /* NAN not set.  Above it a segment looks bad, */
   double logprob_threshold;           /* below it, too; */
   double no_speech_threshold;         /* above this and below logprob_threshold it is silence, and left out */
-  const struct accel_generate_params *generate; /* NULL, or limits, beams and seed of the generation */
+  /* NULL, or limits, beams and seed of the generation; `told` hears each token without text, its prompt is the number of the sound; those
+   * of attempts that are given up, too */
+  const struct accel_generate_params *generate;
 } accel_transcribe_params;
 typedef struct accel_chunk {
   const char *text;
@@ -575,12 +577,14 @@ typedef struct accel_speech_segment {
   const int32_t *ids;           /* [n] timestamps included */
   double temperature;           /* it was generated at */
   double logprob, compression_ratio, no_speech; /* mean log probability ...; NAN: no threshold asked for it */
+  uint32_t n_words;             /* with timestamps "word" */
+  const accel_chunk *words;     /* [n_words] */
 } accel_speech_segment;
 typedef struct accel_transcripts {
   uint32_t n;                       /* sounds */
   const char *const *text;          /* [n] */
   const uint32_t *count;            /* [n] */
-  const accel_chunk *const *chunk;  /* [n][count[i]] as the pipeline gives them */
+  const accel_chunk *const *chunk;  /* [n][count[i]] as the pipeline gives them: segments or words */
   /* of Whisper; [n], and NULL or 0 for others */
   const char *const *language;      /* code; NULL: the model knows one only */
   const uint32_t *segments;
@@ -590,6 +594,8 @@ typedef struct accel_transcripts {
   const double *seconds;            /* [n] of the sounds themselves; of every model */
 } accel_transcripts;
 ACCEL_API accel_transcribe_params accel_transcribe_params_default(void);
+/* Words of Whisper are found by its cross attention (generation_config.json must have alignment_heads, or they are ERROR_UNSUPPORTED); in
+ * Chinese, Japanese, Thai, Lao, Burmese and Cantonese they are single characters. */
 /* Pipeline automatic-speech-recognition: Whisper, and models with a CTC head (Wav2Vec2, HuBERT: the best label of each frame).  Sounds may
  * be of any length; a result does not depend on the other sounds of the call. */
 ACCEL_API accel_status accel_transcribe(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n, const accel_transcribe_params *params,

@@ -109,6 +109,11 @@ static int read_wishes(cli_run *run, wishes *w) {
   if (task && strcmp(task, "transcribe") != 0 && strcmp(task, "translate") != 0)
     return cli_usage(run, "--task: transcribe or translate, not %s", task);
   p->timestamps = run->value[OPT_TIMESTAMPS];
+  if (cli_flag(run, OPT_WORD_TIMESTAMPS)) {
+    if (p->timestamps && strcmp(p->timestamps, "word") != 0)
+      return cli_usage(run, "--word-timestamps beside --timestamps %s", p->timestamps);
+    p->timestamps = "word";
+  }
   if (p->timestamps && !strcmp(p->timestamps, "none")) p->timestamps = NULL;
   p->language = run->value[OPT_LANGUAGE];
   p->task = task;
@@ -147,7 +152,18 @@ static void json_ids(cli_json *json, const int32_t *ids, uint32_t n) {
   cli_json_close(json, ']');
 }
 
-static void json_segments(cli_json *json, const accel_speech_segment *segment, uint32_t n) {
+static void json_chunks(cli_json *json, const char *name, const accel_chunk *chunk, uint32_t n) {
+  cli_json_open(json, name, '[');
+  for (uint32_t i = 0; i < n; ++i) {
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "text", chunk[i].text);
+    json_times(json, chunk[i].start, chunk[i].end);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+static void json_segments(cli_json *json, const accel_speech_segment *segment, uint32_t n, bool words) {
   cli_json_open(json, "segments", '[');
   for (uint32_t i = 0; i < n; ++i) {
     const accel_speech_segment *s = &segment[i];
@@ -159,12 +175,14 @@ static void json_segments(cli_json *json, const accel_speech_segment *segment, u
     cli_json_double(json, "avg_logprob", s->logprob);
     cli_json_double(json, "compression_ratio", s->compression_ratio);
     cli_json_double(json, "no_speech_prob", s->no_speech);
+    if (words) json_chunks(json, "words", s->words, s->n_words);
     cli_json_close(json, '}');
   }
   cli_json_close(json, ']');
 }
 
-static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found, bool chunks) {
+static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found, const char *stamps) {
+  const bool words = stamps && !strcmp(stamps, "word");
   cli_json json;
   int code = cli_json_begin(run, "accel.transcribe/1", &json);
   if (code) return code;
@@ -174,19 +192,11 @@ static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_
     cli_json_open(&json, NULL, '{');
     cli_json_text(&json, "text", found->text[i]);
     cli_json_double(&json, "seconds", found->seconds[i]);
-    if (chunks) cli_json_open(&json, "chunks", '[');
-    for (uint32_t k = 0; k < found->count[i]; ++k) {
-      const accel_chunk *c = &found->chunk[i][k];
-      cli_json_open(&json, NULL, '{');
-      cli_json_text(&json, "text", c->text);
-      json_times(&json, c->start, c->end);
-      cli_json_close(&json, '}');
-    }
-    if (chunks) cli_json_close(&json, ']');
+    if (stamps) json_chunks(&json, "chunks", found->chunk[i], found->count[i]);
     if (found->ids[i]) {
       if (found->language[i]) cli_json_text(&json, "language", found->language[i]);
       json_ids(&json, found->ids[i], found->n_ids[i]);
-      if (found->segment[i]) json_segments(&json, found->segment[i], found->segments[i]);
+      if (found->segment[i]) json_segments(&json, found->segment[i], found->segments[i], words);
     }
     cli_json_close(&json, '}');
   }
@@ -198,15 +208,21 @@ static void print_line(double start, double end, double all, const char *text) {
   printf("  %8.3f %8.3f  %s\n", isnan(start) ? 0 : start, isnan(end) ? all : end, text + strspn(text, " "));
 }
 
-/* Times of segments are those that generate knew; those of chunks are worked out from the tokens. */
-static void print_text(const accel_transcripts *found, bool times) {
+/* Segments with the times that generate knew, where there are some; words, and other chunks, with those worked out from the
+ * tokens. */
+static uint32_t shown_segments(const accel_transcripts *found, uint32_t i, const char *stamps) {
+  return stamps && !strcmp(stamps, "word") ? 0 : found->segments[i];
+}
+
+static void print_text(const accel_transcripts *found, const char *stamps) {
   for (uint32_t i = 0; i < found->n; ++i) {
+    const uint32_t segments = shown_segments(found, i, stamps);
     puts(found->text[i] + strspn(found->text[i], " "));
-    for (uint32_t k = 0; times && k < found->segments[i]; ++k) {
+    for (uint32_t k = 0; stamps && k < segments; ++k) {
       const accel_speech_segment *s = &found->segment[i][k];
       print_line(s->start, s->end, found->seconds[i], s->text);
     }
-    for (uint32_t k = 0; k < found->count[i] && !found->segments[i]; ++k) {
+    for (uint32_t k = 0; k < found->count[i] && !segments; ++k) {
       const accel_chunk *c = &found->chunk[i][k];
       print_line(c->start, c->end, found->seconds[i], c->text);
     }
@@ -221,8 +237,7 @@ static void print_time(double seconds, char point) {
 }
 
 /* An empty line would end the cue, and "-->" begin another. */
-static void print_cue_text(const char *text) {
-  text += strspn(text, " \r\n");
+static void print_part(const char *text) {
   for (; *text; ++text) {
     if (!strncmp(text, "-->", 3)) {
       fputs("->", stdout);
@@ -231,10 +246,15 @@ static void print_cue_text(const char *text) {
       putchar(*text == '\n' ? ' ' : *text);
     }
   }
+}
+
+static void print_cue_text(const char *text) {
+  print_part(text + strspn(text, " \r\n"));
   fputs("\n\n", stdout);
 }
 
-static void print_cue(uint32_t number, double start, double end, double all, const char *text, bool vtt) {
+/* Number and times of a cue. */
+static void print_head(uint32_t number, double start, double end, double all, bool vtt) {
   if (isnan(start)) start = 0;
   if (isnan(end)) end = all;
   if (!vtt) printf("%u\n", number);
@@ -242,19 +262,40 @@ static void print_cue(uint32_t number, double start, double end, double all, con
   fputs(" --> ", stdout);
   print_time(end, vtt ? '.' : ',');
   putchar('\n');
-  print_cue_text(text);
 }
 
-static void print_subtitles(const accel_transcripts *found, bool vtt) {
+/* A segment's words, each behind the time at which it begins; players show them in turn. */
+static void print_words(const accel_speech_segment *s) {
+  for (uint32_t i = 0; i < s->n_words; ++i) {
+    const accel_chunk *w = &s->words[i];
+    const char *text = w->text + (i ? 0 : strspn(w->text, " \r\n"));
+    if (i && w->start > s->start && w->start < s->end) {
+      putchar('<');
+      print_time(w->start, '.');
+      putchar('>');
+    }
+    print_part(text);
+  }
+  fputs("\n\n", stdout);
+}
+
+static void print_subtitles(const accel_transcripts *found, bool vtt, const char *stamps) {
+  const uint32_t segments = vtt ? found->segments[0] : shown_segments(found, 0, stamps);
   uint32_t number = 0;
   if (vtt) puts("WEBVTT\n");
-  for (uint32_t k = 0; k < found->segments[0]; ++k) {
+  for (uint32_t k = 0; k < segments; ++k) {
     const accel_speech_segment *s = &found->segment[0][k];
-    if (s->text[strspn(s->text, " ")]) print_cue(++number, s->start, s->end, found->seconds[0], s->text, vtt);
+    if (!s->text[strspn(s->text, " ")]) continue;
+    print_head(++number, s->start, s->end, found->seconds[0], vtt);
+    if (s->n_words)
+      print_words(s);
+    else
+      print_cue_text(s->text);
   }
-  for (uint32_t k = 0; k < found->count[0] && !found->segments[0]; ++k) {
+  for (uint32_t k = 0; k < found->count[0] && !segments; ++k) {
     const accel_chunk *c = &found->chunk[0][k];
-    print_cue(++number, c->start, c->end, found->seconds[0], c->text, vtt);
+    print_head(++number, c->start, c->end, found->seconds[0], vtt);
+    print_cue_text(c->text);
   }
 }
 
@@ -273,11 +314,11 @@ int cmd_transcribe(cli_run *run) {
     if (status != ACCEL_OK)
       code = cli_fail(run, status);
     else if (cli_flag(run, OPT_JSON) || !strcmp(format, "json"))
-      code = print_json(run, endpoint, found, w.how.timestamps != NULL);
+      code = print_json(run, endpoint, found, w.how.timestamps);
     else if (subtitles)
-      print_subtitles(found, vtt);
+      print_subtitles(found, vtt, w.how.timestamps);
     else
-      print_text(found, w.how.timestamps != NULL);
+      print_text(found, w.how.timestamps);
   }
   accel_transcripts_free(&found);
   accel_cleanup(&endpoint);

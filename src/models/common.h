@@ -211,6 +211,9 @@ typedef struct accel__attention {
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;
+  const int64_t *probs; /* [n_probs] heads whose probabilities are wanted, too: [n_probs, Tq, keys of kv_space] */
+  uint32_t n_probs;
+  accel__tensor *probabilities; /* gets them */
 } accel__attention;
 accel__attention accel__attention_of(const accel__build *b, int64_t heads); /* over the tokens' space, everything seen */
 /* q [Tq, heads*D], k [Tk, kv_heads*D], v [Tk, kv_heads*Dv] -> [Tq, heads*Dv]; with a state q or k and v may be -1. */

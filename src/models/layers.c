@@ -450,7 +450,7 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
     int64_t columns = q >= 0 ? accel__columns(b, q) / how->heads : accel__columns(b, k) / how->kv_heads;
     scale = 1.0 / sqrt((double)columns);
   }
-  accel__attr attr[16] = {ACCEL_I(HEADS, how->heads), ACCEL_I(KV_HEADS, how->kv_heads), ACCEL_F(SCALE, scale),
+  accel__attr attr[17] = {ACCEL_I(HEADS, how->heads), ACCEL_I(KV_HEADS, how->kv_heads), ACCEL_F(SCALE, scale),
                           ACCEL_I(Q_SPACE, how->q_space), ACCEL_I(KV_SPACE, how->kv_space)};
   uint32_t n = 5;
   if (how->causal) attr[n++] = ACCEL_I(CAUSAL, 1);
@@ -462,9 +462,13 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   if (how->buckets > 0) attr[n++] = ACCEL_I(NUM_BUCKETS, how->buckets);
   if (how->max_distance > 0) attr[n++] = ACCEL_I(MAX_DISTANCE, how->max_distance);
   if (how->state >= 0 && how->state_static) attr[n++] = ACCEL_I(STATE_STATIC, 1);
+  if (how->n_probs) attr[n++] = ACCEL_IV(PROBS, how->probs, how->n_probs);
+  accel__tensor out[2] = {-1, -1};
   accel__with_state(b->p, how->state);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask}, 7, attr, n,
-                     NULL, 1);
+  accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask}, 7, attr, n, out,
+              how->n_probs ? 2 : 1);
+  if (how->n_probs) *how->probabilities = out[1];
+  return out[0];
 }
 
 accel__tensor accel__self_attention(accel__build *b, accel__tensor q, accel__tensor k, accel__tensor v, int64_t heads,

@@ -28,6 +28,8 @@
  * other outputs have no content: ask for none of them).  A sequence is encoded once: reset it to encode anew. "decode" of
  * these models takes decoder_input_ids (the first one is decoder_start_id).
  *   decode_image  as "decode", for rows that show pictures: takes the inputs of pictures, too (LLaVA).
+ *   align    as "decode", with cross attention's probabilities in place of scores (accel__alignment): of all new rows at
+ * once.
  *
  * Every entry lists its own inputs and outputs, in the order in which the plugin takes them.  Tensors may be shared between
  * entries: `lengths` and input_ids of "forward" and "decode" are the same.
@@ -123,6 +125,7 @@ typedef struct accel__embed_head {
 
 typedef struct accel__model_request {
   const accel__json_file *config;      /* config.json */
+  const accel__json_file *generation;  /* generation_config.json, for what it says of the architecture; NULL: none */
   const accel__checkpoint *checkpoint; /* names decide prefixes and spellings; NULL: canonical names (random weights) */
   const accel__import *import;         /* names of weights in codes count, too; NULL: none */
   const char *architecture;       /* class to build; NULL: config's architectures[0], else the model type's base class */
@@ -136,6 +139,18 @@ typedef struct accel__shown {
   accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width, int64_t *out);
   const void *user;
 } accel__shown;
+
+/* Heads of cross attention that follow the sound (Whisper's alignment_heads): probabilities [heads of a layer, rows, frames]
+ * that entry "align" gives for each layer that has some. */
+typedef struct accel__aligned_head {
+  uint32_t output, row; /* of entry "align"; head of that output */
+} accel__aligned_head;
+typedef struct accel__alignment {
+  const accel__aligned_head *head; /* [n] in the file's order */
+  uint32_t n;                      /* 0: there is no entry "align", */
+  const char *missing;             /* for this reason */
+  int64_t median_width;            /* of the filter over frames */
+} accel__alignment;
 
 typedef struct accel__model {
   accel__program *program;          /* its entries: see above */
@@ -160,9 +175,10 @@ typedef struct accel__model {
   bool own_ends;   /* eos_ids and pad_id rank before generation_config.json (BLIP's text decoder) */
   bool opens_text; /* what is generated goes on with the prompt's tokens, of which the first becomes bos_id and the last is
                       left out, while "encode" sees the picture alone (BLIP's captions) */
-  const accel__shown *shown; /* NULL: none */
-  const char *const *labels; /* [num_labels] id2label, "LABEL_0" ... when the config has none */
-  const char *problem_type;  /* "regression", "single_label_classification", "multi_label_classification" or NULL */
+  const accel__shown *shown;         /* NULL: none */
+  const accel__alignment *alignment; /* NULL: the architecture has none */
+  const char *const *labels;         /* [num_labels] id2label, "LABEL_0" ... when the config has none */
+  const char *problem_type;          /* "regression", "single_label_classification", "multi_label_classification" or NULL */
 } accel__model;
 
 /* ACCEL_ERROR_UNSUPPORTED for an unknown architecture, naming it and the nearest known one.  Everything lives in the

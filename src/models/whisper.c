@@ -8,7 +8,7 @@
 
 typedef struct whisper {
   int64_t vocab, mels, hidden, frames, positions, enc_layers, enc_heads, enc_inner, dec_layers, dec_heads, dec_inner,
-      classifier;
+      classifier, median;
   bool tied, weighted;
   accel__activation act;
   accel__block encoder; /* as read */
@@ -16,6 +16,10 @@ typedef struct whisper {
   accel__tensor encoded, states[ACCEL__MAX_LAYERS + 1];
   accel__tensor keys[ACCEL__MAX_LAYERS], values[ACCEL__MAX_LAYERS]; /* cross attention, per decoder layer: rows of frames */
   int32_t cross[ACCEL__MAX_LAYERS];                                 /* their states */
+  int64_t (*follows)[2];                                            /* [n_follows] layer and head: alignment_heads */
+  uint32_t n_follows;
+  accel__tensor probs[ACCEL__MAX_LAYERS]; /* of entry "align" */
+  bool aligning;                          /* it is being built */
 } whisper;
 
 static const double eps = 1e-5; /* torch's default */
@@ -33,6 +37,7 @@ static accel_status read_config(accel__build *b, whisper *m) {
                  .dec_heads = 6,
                  .dec_inner = 1536,
                  .classifier = 256,
+                 .median = 7,
                  .tied = true,
                  .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
   const accel__field fields[] = {
@@ -48,6 +53,7 @@ static accel_status read_config(accel__build *b, whisper *m) {
       ACCEL_FIELD_INT("decoder_attention_heads", &m->dec_heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("decoder_ffn_dim", &m->dec_inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("classifier_proj_size", &m->classifier, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("median_filter_width", &m->median, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_BOOL("use_weighted_layer_sum", &m->weighted),
       ACCEL_FIELD_BOOL("tie_word_embeddings", &m->tied),
       ACCEL_FIELD_ACT("activation_function", &m->act),
@@ -129,22 +135,38 @@ static accel__tensor self_attention(accel__build *b, const whisper *m, accel__te
                             "decoder.layers.%u.self_attn.out_proj", i);
 }
 
+/* The heads of a layer that follow the sound, each once, in ascending order. */
+static uint32_t following(accel__build *b, const whisper *m, uint32_t layer, const int64_t **out) {
+  int64_t *heads = accel__arena_array(b->arena, m->n_follows, sizeof *heads), next = -1;
+  uint32_t n = 0;
+  *out = heads;
+  if (!heads) accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for heads");
+  for (int64_t last = -1; heads; last = heads[n++] = next) {
+    next = INT64_MAX;
+    for (uint32_t i = 0; i < m->n_follows; i++)
+      if (m->follows[i][0] == layer && m->follows[i][1] > last && m->follows[i][1] < next) next = m->follows[i][1];
+    if (next == INT64_MAX) break;
+  }
+  return n;
+}
+
 /* Over the frames themselves, or over the state that "encode" has filled. */
-static accel__tensor cross_attention(accel__build *b, const whisper *m, accel__tensor x, uint32_t i) {
+static accel__tensor cross_attention(accel__build *b, whisper *m, accel__tensor x, uint32_t i) {
   accel__tensor y = accel__norm_layer(b, x, -1, eps, true, "decoder.layers.%u.encoder_attn_layer_norm", i);
   accel__tensor q = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "decoder.layers.%u.encoder_attn.q_proj", i);
   accel__attention how = accel__attention_of(b, m->dec_heads);
   if (b->decoding) {
     how.state = m->cross[i];
     how.state_static = true;
-  } else {
-    how.kv_space = m->frame_space;
   }
+  if (!b->decoding || m->aligning) how.kv_space = m->frame_space;
+  if (m->aligning) how.n_probs = following(b, m, i, &how.probs);
+  how.probabilities = &m->probs[i];
   y = accel__attend(b, q, b->decoding ? -1 : m->keys[i], b->decoding ? -1 : m->values[i], &how);
   return accel__dense_layer(b, y, m->hidden, true, x, NULL, "decoder.layers.%u.encoder_attn.out_proj", i);
 }
 
-static accel__tensor decoder(accel__build *b, const whisper *m) {
+static accel__tensor decoder_layers(accel__build *b, whisper *m, uint32_t n) {
   accel__program *p = b->p;
   const int64_t table[2] = {m->positions, m->hidden};
   accel__at(p, (uint32_t)m->enc_layers + 1, "decoder");
@@ -152,7 +174,7 @@ static accel__tensor decoder(accel__build *b, const whisper *m) {
   accel__tensor places = accel__gather(
       p, accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 2, table, "decoder.embed_positions.weight"), b->position_ids);
   x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, places);
-  for (uint32_t i = 0; i < (uint32_t)m->dec_layers; i++) {
+  for (uint32_t i = 0; i < n; i++) {
     accel__add_hidden(b, x);
     accel__at(p, (uint32_t)m->enc_layers + 1 + i, "decoder.layers.%u", i);
     x = cross_attention(b, m, self_attention(b, m, x, i), i);
@@ -160,7 +182,12 @@ static accel__tensor decoder(accel__build *b, const whisper *m) {
     y = accel__dense_layer(b, y, m->dec_inner, true, -1, &m->act, "decoder.layers.%u.fc1", i);
     x = accel__dense_layer(b, y, m->hidden, true, x, NULL, "decoder.layers.%u.fc2", i);
   }
-  accel__at(p, (uint32_t)(m->enc_layers + m->dec_layers) + 1, "head");
+  return x;
+}
+
+static accel__tensor decoder(accel__build *b, whisper *m) {
+  accel__tensor x = decoder_layers(b, m, (uint32_t)m->dec_layers);
+  accel__at(b->p, (uint32_t)(m->enc_layers + m->dec_layers) + 1, "head");
   x = accel__norm_layer(b, x, -1, eps, true, "decoder.layer_norm");
   accel__add_hidden(b, x);
   return x;
@@ -203,7 +230,7 @@ static void encode_entry(accel__build *b, whisper *m, uint32_t n_inputs) {
   accel__add_entry(b, "encode", b->model->inputs, n_inputs, outputs, (uint32_t)m->dec_layers + 1);
 }
 
-static void decode_entry(accel__build *b, const whisper *m, uint32_t first_input) {
+static void decode_entry(accel__build *b, whisper *m, uint32_t first_input) {
   b->decoding = true;
   accel__tensor x = decoder(b, m);
   accel__tensor last = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_LAST, x, -1, b->space);
@@ -211,6 +238,88 @@ static void decode_entry(accel__build *b, const whisper *m, uint32_t first_input
                                     {.name = "all_logits", .tensor = vocabulary(b, m, x), .asked = true}};
   b->decoding = false;
   accel__add_entry(b, "decode", b->model->inputs + first_input, b->model->n_inputs - first_input, outputs, 2);
+}
+
+/* ---- heads that follow the sound ---- */
+
+static bool is_below(const accel__json *value, int64_t end) {
+  return cJSON_IsNumber(value) && value->valuedouble >= 0 && value->valuedouble < (double)end &&
+         value->valuedouble == (double)(int64_t)value->valuedouble;
+}
+
+/* alignment_heads of generation_config.json.  What is wrong with them is told to whoever asks for word timestamps: other
+ * uses of the model need none (checkpoints that were made smaller carry the heads of the larger one). */
+static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment *out) {
+  const accel__json_file *f = b->request->generation ? b->request->generation : b->file;
+  const accel__json *list = accel__json_get(f->root, "alignment_heads");
+  *out = (accel__alignment){.median_width = m->median};
+  if (!cJSON_IsArray(list) || !list->child) {
+    out->missing = accel__arena_printf(b->arena, "%s: has no list alignment_heads", f->name);
+    return out->missing ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  m->follows = accel__arena_array(b->arena, (size_t)cJSON_GetArraySize(list), sizeof *m->follows);
+  if (!m->follows) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_JSON_EACH(pair, list) {
+    const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL, *head = layer ? layer->next : NULL;
+    if (is_below(layer, m->dec_layers) && is_below(head, m->dec_heads) && !head->next) {
+      m->follows[m->n_follows][0] = (int64_t)layer->valuedouble;
+      m->follows[m->n_follows++][1] = (int64_t)head->valuedouble;
+      continue;
+    }
+    m->n_follows = 0;
+    out->missing = accel__arena_printf(b->arena,
+                                       "%s: alignment_heads: expected pairs [layer, head] of the decoder's %lld layers and "
+                                       "%lld heads",
+                                       f->name, (long long)m->dec_layers, (long long)m->dec_heads);
+    return out->missing ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  return ACCEL_OK;
+}
+
+/* Where each pair is found among the outputs, of which output k is that of layer[k]. */
+static accel_status place_heads(accel__build *b, const whisper *m, const uint32_t *layer, uint32_t n,
+                                accel__alignment *out) {
+  accel__aligned_head *list = accel__arena_array(b->arena, m->n_follows, sizeof *list);
+  if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < m->n_follows; i++)
+    for (uint32_t k = 0; k < n; k++) {
+      const int64_t *heads;
+      if (layer[k] != m->follows[i][0]) continue;
+      const uint32_t count = following(b, m, layer[k], &heads);
+      list[i].output = k;
+      for (uint32_t h = 0; h < count; h++)
+        if (heads[h] == m->follows[i][1]) list[i].row = h;
+    }
+  out->head = list;
+  out->n = m->n_follows;
+  return ACCEL_OK;
+}
+
+/* Entry "align": the decoder as far as the last layer with such heads. */
+static accel_status align_entry(accel__build *b, whisper *m, uint32_t first_input) {
+  accel__alignment *a = accel__arena_alloc(b->arena, sizeof *a);
+  uint32_t layers = 0, n = 0;
+  if (!a) return ACCEL_ERROR_OUT_OF_MEMORY;
+  b->model->alignment = a;
+  ACCEL_TRY(read_alignment(b, m, a));
+  for (uint32_t i = 0; i < m->n_follows; i++)
+    if (m->follows[i][0] >= layers) layers = (uint32_t)m->follows[i][0] + 1;
+  accel__model_output *outputs = accel__arena_array(b->arena, layers, sizeof *outputs);
+  uint32_t *layer = accel__arena_array(b->arena, layers, sizeof *layer);
+  if (!outputs || !layer) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!layers) return ACCEL_OK;
+  for (uint32_t i = 0; i < layers; i++) m->probs[i] = -1;
+  b->decoding = m->aligning = true;
+  decoder_layers(b, m, layers);
+  b->decoding = m->aligning = false;
+  for (uint32_t i = 0; i < layers; i++) {
+    if (m->probs[i] < 0) continue;
+    layer[n] = i;
+    outputs[n++] =
+        (accel__model_output){.name = accel__arena_printf(b->arena, "cross_attentions.%u", i), .tensor = m->probs[i]};
+  }
+  accel__add_entry(b, "align", b->model->inputs + first_input, b->model->n_inputs - first_input, outputs, n);
+  return place_heads(b, m, layer, n, a);
 }
 
 /* logits from the mean over frames of the (weighted) encoder states */
@@ -260,6 +369,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (!b.is_base) {
     encode_entry(&b, m, heard);
     decode_entry(&b, m, first);
+    ACCEL_TRY(align_entry(&b, m, first));
   }
   return accel__build_end(&b, x);
 }

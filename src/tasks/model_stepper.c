@@ -49,10 +49,9 @@ static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens
   return ACCEL_OK;
 }
 
-static accel_status step(void *self, accel__step_item *items, uint32_t n) {
-  accel__model_stepper *s = self;
-  const accel__model_entry *e = &s->session->ep->model->entries[s->decode];
-  const uint32_t logits = 0;
+accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, const accel__step_item *items, uint32_t n,
+                                      const uint32_t *outputs, uint32_t n_outputs, accel__result *results) {
+  const accel__model_entry *e = &s->session->ep->model->entries[entry];
   uint64_t tokens = 0;
   for (uint32_t i = 0; i < n; i++) tokens += items[i].n;
   ACCEL_TRY(reserve(s, n, tokens));
@@ -73,9 +72,15 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
                         .held = s->held};
   int input = input_index(e, "decoder_input_ids");
   if (input < 0) input = input_index(e, "input_ids");
-  if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry 'decode' takes no ids", s->session->ep->name);
+  if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name, e->name);
   batch.value[input] = s->ids;
-  ACCEL_TRY(accel__session_run(s->session, s->decode, &batch, &logits, 1, &s->scores));
+  return accel__session_run(s->session, entry, &batch, outputs, n_outputs, results);
+}
+
+static accel_status step(void *self, accel__step_item *items, uint32_t n) {
+  accel__model_stepper *s = self;
+  const uint32_t logits = 0;
+  ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
   for (uint32_t i = 0; i < n; i++) items[i].scores = (float *)s->scores.data + i * s->stepper.vocab; /* [n, vocab] */
   return ACCEL_OK;
 }

@@ -10,6 +10,7 @@
 #include "dispatch/precision.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
+#include "tasks/generate.h"
 #include "tasks/processor.h"
 
 enum { DEFAULT_QUEUE = 32, MAX_CONFIG = 16 << 20 };
@@ -62,14 +63,19 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
   bool embeds = params->task &&
                 !strcmp(params->task,
                         "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
+  accel__json_file generation = {0};
+  ACCEL_TRY(accel__generate_file(ep, &ep->arena, &generation));
   accel__model_request request = {.config = &ep->config,
+                                  .generation = generation.root ? &generation : NULL,
                                   .checkpoint = ep->checkpoint,
                                   .import = ep->import,
                                   .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
                                                                    : NULL};
-  return accel__model_build(&request, &ep->model);
+  accel_status status = accel__model_build(&request, &ep->model);
+  accel__json_free(&generation);
+  return status;
 }
 
 static void log_unexpected(accel_endpoint *ep) {

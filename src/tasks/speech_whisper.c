@@ -18,7 +18,8 @@ static accel_status load(void *user, uint32_t i, accel__whisper_features *out) {
   ACCEL_TRY(accel__window_tensors(s, w, &how, &made));
   const accel_tensor *t = &made->item[0]; /* [1, mels, frames] */
   const size_t bytes = (size_t)(t->dim[1] * t->dim[2]) * sizeof(float);
-  *out = (accel__whisper_features){malloc(bytes), t->dim[2], t->dim[2]};
+  const int64_t hop = s->processor.spectrogram.hop, heard = (int64_t)((w->n + (uint64_t)hop - 1) / (uint64_t)hop);
+  *out = (accel__whisper_features){malloc(bytes), t->dim[2], t->dim[2], heard < t->dim[2] ? heard : t->dim[2]};
   if (out->values) memcpy(out->values, t->data, bytes);
   accel__tensors_free(&made);
   return out->values ? ACCEL_OK : accel__no_memory(bytes);
@@ -62,7 +63,32 @@ static accel_status encode_prompt(const accel__speech *s, accel__whisper_options
 
 /* ---- results ---- */
 
-static accel_status take_segments(accel__speech *s, const accel__whisper_transcript *said, uint32_t sound) {
+static bool wants_words(const accel__speech *s) { return s->params->timestamps && !strcmp(s->params->timestamps, "word"); }
+
+static accel_status copy_chunks(accel__speech *s, const accel__whisper_text *text, const accel_chunk **out) {
+  accel_chunk *list = accel__arena_array(s->arena, text->n, sizeof *list);
+  if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < text->n; i++)
+    list[i] = (accel_chunk){text->chunk[i].text, text->chunk[i].start, text->chunk[i].end};
+  *out = list;
+  return ACCEL_OK;
+}
+
+/* Words of segment i. */
+static accel_status take_words(accel__speech *s, const accel__whisper_transcript *said, uint32_t i, double precision,
+                               accel_speech_segment *to) {
+  const accel__whisper_segment *from = &said->segment[i], *last = i ? from - 1 : NULL;
+  accel__whisper_text text;
+  accel__whisper_piece piece = {.ids = from->ids.id, .n = from->ids.n, .times = from->times, .language = said->language};
+  if (!from->times) return ACCEL_OK;
+  if (last && last->ids.n) piece.before = (double)last->times[last->ids.n - 1];
+  ACCEL_TRY(accel__whisper_text_of(accel__processor_for(s->ep)->tokenizer, &piece, 1, true, precision, s->arena, &text));
+  to->n_words = text.n;
+  return copy_chunks(s, &text, &to->words);
+}
+
+static accel_status take_segments(accel__speech *s, const accel__whisper_transcript *said, double precision,
+                                  uint32_t sound) {
   const accel__tokenizer *tokenizer = accel__processor_for(s->ep)->tokenizer;
   accel_speech_segment *list = accel__arena_array(s->arena, said->n, sizeof *list);
   if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -77,6 +103,7 @@ static accel_status take_segments(accel__speech *s, const accel__whisper_transcr
                                      .compression_ratio = from->compression_ratio,
                                      .no_speech = from->no_speech};
     ACCEL_TRY(accel__whisper_spell(tokenizer, from->ids.id, from->ids.n, s->arena, &list[i].text));
+    ACCEL_TRY(take_words(s, said, i, precision, &list[i]));
   }
   s->segment[sound] = list;
   s->n_segments[sound] = said->n;
@@ -98,7 +125,7 @@ static accel_status take_ids(accel__speech *s, const accel__whisper_transcript *
 
 static accel_status take_text(accel__speech *s, const accel__window *w, const accel__whisper_transcript *said,
                               uint32_t windows, double precision) {
-  const bool cut = s->params->chunk_length > 0, stamps = s->params->timestamps != NULL;
+  const bool cut = s->params->chunk_length > 0, stamps = s->params->timestamps != NULL, words = wants_words(s);
   const double rate = s->processor.rate;
   accel__whisper_text text;
   accel__whisper_piece *piece = accel__arena_array(s->arena, windows, sizeof *piece);
@@ -106,20 +133,18 @@ static accel_status take_text(accel__speech *s, const accel__window *w, const ac
   for (uint32_t i = 0; i < windows; i++)
     piece[i] = (accel__whisper_piece){.ids = said[i].ids.id,
                                       .n = said[i].ids.n,
+                                      .times = said[i].times,
+                                      .language = words ? said[i].language : NULL,
                                       .window = cut,
                                       .length = (double)w[i].n / rate,
                                       .left = (double)w[i].left / rate,
                                       .right = (double)w[i].right / rate};
   ACCEL_TRY(
       accel__whisper_text_of(accel__processor_for(s->ep)->tokenizer, piece, windows, stamps, precision, s->arena, &text));
-  accel_chunk *list = accel__arena_array(s->arena, text.n, sizeof *list);
-  if (!list) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < text.n; i++) list[i] = (accel_chunk){text.chunk[i].text, text.chunk[i].start, text.chunk[i].end};
   s->text[w->sound] = text.text;
-  s->chunk[w->sound] = list;
   s->n_chunks[w->sound] = stamps ? text.n : 0;
   s->language[w->sound] = said->language;
-  return ACCEL_OK;
+  return copy_chunks(s, &text, &s->chunk[w->sound]);
 }
 
 static accel_status take_all(accel__speech *s, const accel__whisper_plan *plan, const accel__whisper_transcript *said) {
@@ -130,20 +155,27 @@ static accel_status take_all(accel__speech *s, const accel__whisper_plan *plan, 
     for (next = first + 1; next < s->n_windows && s->window[next].sound == sound;) next++;
     ACCEL_TRY(take_ids(s, said + first, next - first, sound));
     ACCEL_TRY(take_text(s, &s->window[first], said + first, next - first, precision));
-    if (s->params->chunk_length == 0) ACCEL_TRY(take_segments(s, said + first, sound));
+    if (s->params->chunk_length == 0) ACCEL_TRY(take_segments(s, said + first, precision, sound));
   }
   return ACCEL_OK;
 }
 
 /* ---- the way ---- */
 
+/* Who listens counts sounds, not windows. */
+static int tell(void *user, const accel_token_event *event) {
+  const accel__speech *s = user;
+  accel_token_event mine = *event;
+  mine.prompt = s->window[event->prompt].sound;
+  return s->params->generate->told(s->params->generate->told_user, &mine);
+}
+
 static accel_status check(const accel__speech *s, const accel__whisper_plan *plan) {
   const accel__audio_processor *p = &s->processor;
   const char *stamps = s->params->timestamps;
-  if (stamps && strcmp(stamps, "segment"))
-    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: timestamps '%s' of a Whisper model are not supported",
-                                     s->ep->name, stamps),
-                         "ask for timestamps of segments");
+  if (stamps && !strcmp(stamps, "char"))
+    return accel__remedy(accel__fail(ACCEL_ERROR_ARGUMENT, "%s: Whisper tells no timestamps of characters", s->ep->name),
+                         "ask for timestamps of words or segments");
   if (p->kind != ACCEL__EXTRACT_WHISPER || p->bank.mels != plan->mels ||
       accel__spectrogram_frames(&p->spectrogram, p->max_samples) - 1 != plan->frames)
     return accel__fail(ACCEL_ERROR_FORMAT,
@@ -166,8 +198,13 @@ accel_status accel__speech_by_whisper(accel__speech *s) {
                                     .no_speech = p->no_speech_threshold,
                                     .temperature = p->temperature,
                                     .n_temperature = p->n_temperature,
+                                    .token_times = wants_words(s),
                                     .together = accel__processor_for(s->ep)->batch_size};
   accel__whisper_plan plan = {0};
+  if (p->generate && p->generate->told) {
+    options.told = tell;
+    options.told_user = s;
+  }
   ACCEL_TRY(accel__processor_check(s->ep, "automatic-speech-recognition"));
   ACCEL_TRY(encode_prompt(s, &options));
   accel__whisper_transcript *said = accel__arena_array(s->arena, s->n_windows, sizeof *said);

@@ -50,6 +50,7 @@ static accel_status read_options(const accel__golden *g, arguments *a) {
   o->prompt_always = type && !strcmp(type, "all-segments");
   ACCEL_TRY(read_flag(a, "return_timestamps", &o->timestamps));
   ACCEL_TRY(read_flag(a, "condition_on_prev_tokens", &o->condition));
+  ACCEL_TRY(accel__json_bool(&a->file, root, "return_token_timestamps", &o->token_times));
   ACCEL_TRY(accel__json_number(&a->file, root, "compression_ratio_threshold", &o->compression_ratio));
   ACCEL_TRY(accel__json_number(&a->file, root, "logprob_threshold", &o->logprob));
   ACCEL_TRY(accel__json_number(&a->file, root, "no_speech_threshold", &o->no_speech));
@@ -65,6 +66,7 @@ static accel_status read_arguments(const accel__golden *g, arguments *a) {
   static const char *const own[] = {"language",
                                     "task",
                                     "return_timestamps",
+                                    "return_token_timestamps",
                                     "condition_on_prev_tokens",
                                     "compression_ratio_threshold",
                                     "logprob_threshold",
@@ -93,7 +95,8 @@ static accel_status read_arguments(const accel__golden *g, arguments *a) {
 
 typedef struct features {
   const accel_tensor *values; /* [rows, mels, frames] */
-  const accel_tensor *mask;   /* [rows, frames]; NULL: all count */
+  const accel_tensor *mask;   /* [rows, frames]; NULL: not given */
+  bool masked;                /* frames outside it do not count */
 } features;
 
 static const accel_tensor *find(const accel__golden *g, const char *name) {
@@ -115,22 +118,23 @@ static accel_status read_features(const accel__golden *g, const accel__whisper_p
                (mask->dtype != ACCEL_I64 && mask->dtype != ACCEL_I32)))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.attention_mask' must be int64 [rows, frames]", g->path);
   /* generate() looks at the mask of long sounds in batches alone */
-  if (x->dim[2] <= plan->frames || x->dim[0] == 1) out->mask = NULL;
+  out->masked = mask && x->dim[2] > plan->frames && x->dim[0] > 1;
   return ACCEL_OK;
 }
 
 static accel_status load(void *user, uint32_t sound, accel__whisper_features *out) {
   const features *f = user;
   const int64_t width = f->values->dim[2], size = f->values->dim[1] * width;
-  *out = (accel__whisper_features){malloc((size_t)size * sizeof(float)), width, width};
+  *out = (accel__whisper_features){malloc((size_t)size * sizeof(float)), width, width, INT64_MAX};
   if (!out->values) return accel__no_memory((size_t)size * sizeof(float));
   memcpy(out->values, (const float *)f->values->data + sound * size, (size_t)size * sizeof(float));
   if (!f->mask) return ACCEL_OK;
-  out->frames = 0;
+  out->heard = 0;
   for (int64_t i = 0; i < width; i++)
-    out->frames += f->mask->dtype == ACCEL_I64 ? ((const int64_t *)f->mask->data)[sound * width + i]
-                                               : ((const int32_t *)f->mask->data)[sound * width + i];
-  return out->frames >= 0 && out->frames <= width
+    out->heard += f->mask->dtype == ACCEL_I64 ? ((const int64_t *)f->mask->data)[sound * width + i]
+                                              : ((const int32_t *)f->mask->data)[sound * width + i];
+  if (f->masked) out->frames = out->heard;
+  return out->heard >= 0 && out->heard <= width
              ? ACCEL_OK
              : accel__fail(ACCEL_ERROR_FORMAT, "in.attention_mask of row %u is no mask", sound);
 }
@@ -163,9 +167,10 @@ static accel_status lay_out(const accel__golden *g, const accel__whisper_plan *p
   const int64_t eos = c->eos.n ? c->eos.id[0] : 0, pad = c->pad >= 0 ? c->pad : eos;
   int64_t width = 0;
   for (int64_t b = 0; b < rows; b++) width = row_length(&said[b], begin) > width ? row_length(&said[b], begin) : width;
-  accel_tensor like[2] = {{.name = "sequences", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}},
-                          {.name = "sequences_scores", .dtype = ACCEL_F32, .rank = 1, .dim = {rows}}};
-  ACCEL_TRY(accel__tensors_new(like, 2, out));
+  accel_tensor like[3] = {{.name = "sequences", .dtype = ACCEL_I64, .rank = 2, .dim = {rows, width}},
+                          {.name = "sequences_scores", .dtype = ACCEL_F32, .rank = 1, .dim = {rows}},
+                          {.name = "token_timestamps", .dtype = ACCEL_F32, .rank = 2, .dim = {rows, width}}};
+  ACCEL_TRY(accel__tensors_new(like, plan->options.token_times && !begin ? 3 : 2, out));
   int64_t *to = (*out)->item[0].data;
   for (int64_t b = 0; b < rows; b++) {
     int64_t *end = to + width;
@@ -175,6 +180,8 @@ static accel_status lay_out(const accel__golden *g, const accel__whisper_plan *p
     if (begin && t->n && t->segment[t->n - 1].ended) *to++ = eos;
     while (to < end) *to++ = pad;
     ((float *)(*out)->item[1].data)[b] = t->n ? t->segment[0].score : 0;
+    for (int64_t i = 0; (*out)->n > 2 && i < width; i++) /* the last one is repeated */
+      ((float *)(*out)->item[2].data)[b * width + i] = t->ids.n ? t->times[i < t->ids.n ? i : t->ids.n - 1] : 0;
   }
   return ACCEL_OK;
 }

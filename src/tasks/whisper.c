@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include "tasks/processor.h"
+#include "tasks/whisper_align.h"
 
 /* Fixed in generate(): seconds of a timestamp, frames of one, seconds of a frame. */
 static const double TIMESTAMP = 0.02, FRAME = 0.01;
@@ -62,6 +63,7 @@ static accel_status check_plan(const accel_endpoint *ep, const accel__whisper_pl
   if (o->timestamps == 1 && plan->config.no_timestamps < 0)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: has no no_timestamps_token_id, so there are no timestamps",
                        plan->config.file);
+  if (o->token_times) ACCEL_TRY(accel__align_check(ep));
   if (o->prompt_always && o->condition != 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: a prompt for all segments needs conditioning on what was said before",
                        ep->name);
@@ -301,6 +303,8 @@ static accel_status begin_attempt(run *r, job *j) {
                                 .new_tokens = room,
                                 .want_sum = !isnan(o->logprob),
                                 .number = j->number,
+                                .told = o->told,
+                                .told_user = o->told_user,
                                 .sequence = j->base,
                                 .forks = true};
   ACCEL_TRY(accel__request_begin(&j->request));
@@ -364,6 +368,7 @@ static accel_status judge(const run *r, const job *j, const accel__hypothesis *h
 
 /* ---- segments ---- */
 
+/* `like` has all ids of the run, of which ids[n] are a part, and their times. */
 static accel_status add_segment(run *r, job *j, const accel__whisper_segment *like, double start, double end,
                                 const int32_t *ids, uint32_t n) {
   if (j->n == j->room) {
@@ -379,6 +384,7 @@ static accel_status add_segment(run *r, job *j, const accel__whisper_segment *li
   j->segment[j->n] = *like;
   j->segment[j->n].start = start;
   j->segment[j->n].end = end;
+  if (like->times) j->segment[j->n].times = like->times + (ids - like->ids.id);
   j->segment[j->n++].ids = (accel__ids){copy, n};
   return ACCEL_OK;
 }
@@ -420,6 +426,18 @@ static accel_status take_segments(run *r, job *j, const accel__whisper_segment *
 
 /* ---- one sound ---- */
 
+/* When each of the n tokens after the prompt begins. */
+static accel_status tell_times(run *r, const job *j, const int32_t *ids, uint32_t n, const float **out) {
+  const float offset = (float)((double)j->seek * TIMESTAMP / STRIDE);
+  const int64_t heard = j->sound.heard == INT64_MAX ? INT64_MAX : j->sound.heard - j->seek;
+  float *times = accel__arena_array(r->arena, n, sizeof *times);
+  if (!times) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__align(&r->stepper, j->base, ids, j->request.prompt.n, n - 1, heard, times));
+  for (uint32_t i = 0; i < n; i++) times[i] += offset;
+  *out = times;
+  return ACCEL_OK;
+}
+
 /* A finished request: again, or segments. */
 static accel_status end_attempt(run *r, job *j) {
   accel__request *q = &j->request;
@@ -430,14 +448,18 @@ static accel_status end_attempt(run *r, job *j) {
     return accel__remedy(q->status, "%s", q->remedy ? q->remedy : "");
   }
   const accel__hypothesis *h = &q->done[0];
+  if (h->finish == ACCEL__FINISH_CANCELLED) return accel__fail(ACCEL_ERROR_CANCELLED, "the transcription was cancelled");
   const int32_t *ids = h->ids + q->prompt.n;
   like.score = h->score;
-  uint32_t n = unpadded(&j->config, ids, h->n - q->prompt.n);
+  const uint32_t all = h->n - q->prompt.n;
+  uint32_t n = unpadded(&j->config, ids, all);
+  like.ids = (accel__ids){ids, n};
   ACCEL_TRY(judge(r, j, h, ids, n, &like, &again, &skip));
   like.ended = n && accel__is_eos(&j->config, ids[n - 1]);
   if (like.ended) n--;
   j->condition = r->plan->options.condition == 1 && like.temperature < 0.5;
   again &= j->attempt + 1 < r->plan->options.n_temperature;
+  if (r->plan->options.token_times && !skip && !again) ACCEL_TRY(tell_times(r, j, h->ids, all, &like.times));
   if (skip)
     j->seek += j->span;
   else if (!again)
@@ -472,13 +494,18 @@ static accel_status begin_job(run *r, job *j, accel__whisper_load load, void *us
 static accel_status end_job(run *r, job *j, accel__whisper_transcript *out) {
   uint32_t n = 0, at = 0;
   for (uint32_t i = 0; i < j->n; i++) n += j->segment[i].ids.n;
+  const bool timed = r->plan->options.token_times;
   int32_t *ids = accel__arena_array(r->arena, n, sizeof *ids);
+  float *times = accel__arena_array(r->arena, timed ? n : 0, sizeof *times);
   accel__whisper_segment *list = accel__arena_array(r->arena, j->n, sizeof *list);
-  if (!ids || !list) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!ids || !list || !times) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (j->n) memcpy(list, j->segment, j->n * sizeof *list);
-  for (uint32_t i = 0; i < j->n; at += list[i++].ids.n)
+  for (uint32_t i = 0; i < j->n; at += list[i++].ids.n) {
     if (list[i].ids.n) memcpy(ids + at, list[i].ids.id, list[i].ids.n * sizeof *ids);
-  *out = (accel__whisper_transcript){.segment = list, .n = j->n, .ids = {ids, n}, .begin = j->begin};
+    if (list[i].ids.n && timed) memcpy(times + at, list[i].times, list[i].ids.n * sizeof *times);
+  }
+  *out = (accel__whisper_transcript){
+      .segment = list, .n = j->n, .ids = {ids, n}, .times = timed ? times : NULL, .begin = j->begin};
   for (uint32_t i = 0; i < j->begin.n && !out->language; i++)
     out->language = accel__whisper_language_of(&r->plan->config, j->begin.id[i]);
   return ACCEL_OK;

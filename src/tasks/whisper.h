@@ -20,7 +20,10 @@ typedef struct accel__whisper_options {
   double compression_ratio, logprob, no_speech; /* thresholds; NAN: as the model's files say */
   const double *temperature;                    /* [n_temperature] tried in turn; none: 0 alone */
   uint32_t n_temperature;
-  uint32_t together; /* sounds at a time; 0: 8 */
+  uint32_t together;   /* sounds at a time; 0: 8 */
+  bool token_times;    /* accel__whisper_segment.times are wanted (whisper_align.h) */
+  accel_token_fn told; /* of each token as it is chosen, prompt: the sound's number; NULL: nobody */
+  void *told_user;
 } accel__whisper_options;
 
 /* Log-mel features [mels, width], row-major, malloc'd, of which `frames` count.  Short sounds come padded to the encoder's
@@ -28,12 +31,14 @@ typedef struct accel__whisper_options {
 typedef struct accel__whisper_features {
   float *values;
   int64_t width, frames;
+  int64_t heard; /* frames that are no padding, for times of tokens; INT64_MAX: not known */
 } accel__whisper_features;
 typedef accel_status (*accel__whisper_load)(void *user, uint32_t sound, accel__whisper_features *out);
 
 typedef struct accel__whisper_segment {
-  double start, end;                                         /* seconds */
-  accel__ids ids;                                            /* timestamps included, end of text not */
+  double start, end;  /* seconds */
+  accel__ids ids;     /* timestamps included, end of text not */
+  const float *times; /* [ids.n] when each begins, seconds of the sound; NULL: not asked for */
   double temperature, logprob, compression_ratio, no_speech; /* of the run it is from; NAN: nobody asked */
   float score;                                               /* of beam search */
   bool ended;                                                /* that run came to its end of text */
@@ -42,6 +47,7 @@ typedef struct accel__whisper_transcript {
   const accel__whisper_segment *segment;
   uint32_t n;
   accel__ids ids;       /* of all segments */
+  const float *times;   /* [ids.n] of all segments; NULL: not asked for */
   accel__ids begin;     /* the first tokens, after the prompt */
   const char *language; /* code; NULL: the model knows none */
 } accel__whisper_transcript;

@@ -72,26 +72,6 @@ static accel_status read_forced(const reader *r) {
   return ACCEL_OK;
 }
 
-static accel_status read_alignment(const reader *r) {
-  static const char expected[] = "a list of [layer, head]";
-  const accel__json *list = NULL;
-  uint32_t n = 0;
-  ACCEL_TRY(accel__json_array(r->file, r->file->root, "alignment_heads", &list));
-  if (!list) return ACCEL_OK;
-  int32_t *heads = accel__arena_array(r->arena, 2 * (size_t)cJSON_GetArraySize(list), sizeof *heads);
-  if (!heads) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_JSON_EACH(pair, list) {
-    const accel__json *layer = cJSON_IsArray(pair) ? pair->child : NULL, *head = layer ? layer->next : NULL;
-    if (!head || head->next || !cJSON_IsNumber(layer) || !cJSON_IsNumber(head) || layer->valueint < 0 || head->valueint < 0)
-      return wrong(r, "alignment_heads", expected);
-    heads[2 * n] = layer->valueint;
-    heads[2 * n++ + 1] = head->valueint;
-  }
-  r->to->alignment = heads;
-  r->to->n_alignment = n;
-  return ACCEL_OK;
-}
-
 static accel_status read_text(const reader *r, const char *key, const char **out) {
   const char *text = NULL;
   ACCEL_TRY(accel__json_string(r->file, r->file->root, key, &text));
@@ -132,7 +112,6 @@ accel_status accel__whisper_config_read(const accel__json_file *file, const acce
   ACCEL_TRY(read_plain(&r));
   ACCEL_TRY(read_languages(&r));
   ACCEL_TRY(read_tasks(&r));
-  ACCEL_TRY(read_alignment(&r));
   ACCEL_TRY(read_forced(&r));
   r.file = config;
   return read_forced(&r);

@@ -23,12 +23,10 @@ typedef struct accel__whisper_config {
   const char *said_language, *said_task; /* the file's own; NULL: none */
   bool return_timestamps, condition_on_previous;
   double compression_ratio, logprob, no_speech; /* thresholds; NAN: none */
-  const int32_t *alignment;                     /* [n_alignment][2] layer and head; NULL: none */
-  uint32_t n_alignment;
 } accel__whisper_config;
 
 /* `file` is generation_config.json, or NULL; `config` is config.json, which is read in its place then, and for
- * forced_decoder_ids where it has none.  vocab bounds the tokens, layers and heads the alignment heads.  Arena memory. */
+ * forced_decoder_ids where it has none.  vocab bounds the tokens.  Arena memory. */
 accel_status accel__whisper_config_read(const accel__json_file *file, const accel__json_file *config, int64_t vocab,
                                         accel__arena *arena, accel__whisper_config *out);
 

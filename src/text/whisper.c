@@ -11,8 +11,13 @@
 /* generate() goes on 30 s later where a piece ends in a single timestamp: so much is taken for granted here, too. */
 enum { SEGMENT_TIMESTAMPS = 1500 };
 
+typedef struct span {
+  double start, end; /* seconds */
+} span;
+
 typedef struct list {
   int32_t *id;
+  span *time; /* NULL: not known */
   uint32_t n;
 } list;
 
@@ -20,15 +25,15 @@ typedef struct list {
 typedef struct walk {
   const accel__tokenizer *tokenizer;
   accel__arena *arena;
-  bool stamps;
+  bool stamps, words;
   double precision;
   int32_t begin;        /* the first timestamp token */
   uint32_t most;        /* tokens of all pieces */
   const char *language; /* last heard of; NULL none */
   list *before, now;    /* token lists that are to be joined, and the one that grows */
   uint32_t n_before;
-  accel__whisper_chunk open, *chunk;
-  uint32_t n;
+  accel__whisper_chunk open, *chunk, *word;
+  uint32_t n, n_words;
   double offset; /* seconds: where the piece begins */
   bool skip;
   /* of the piece */
@@ -43,7 +48,32 @@ static double hundredths(double x) {
   return strtod(text, NULL);
 }
 
+static accel_status list_new(accel__arena *arena, uint32_t n, bool times, list *out) {
+  *out = (list){.id = accel__arena_array(arena, n, sizeof *out->id)};
+  if (times) out->time = accel__arena_array(arena, n, sizeof *out->time);
+  return out->id && (!times || out->time) ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+static void list_add(list *to, list from, uint32_t n) {
+  if (n == 0) return;
+  memcpy(to->id + to->n, from.id, n * sizeof *to->id);
+  if (to->time) memcpy(to->time + to->n, from.time, n * sizeof *to->time);
+  to->n += n;
+}
+
+static list list_from(list from, uint32_t first) {
+  return (list){from.id + first, from.time ? from.time + first : NULL, from.n - first};
+}
+
 /* ---- joining ---- */
+
+/* The same token; where times are known, said on the right no earlier than on the left. */
+static bool matches(list left, uint32_t i, list right, uint32_t k) {
+  if (left.id[i] != right.id[k]) return false;
+  if (!left.time) return true;
+  const span a = left.time[i], b = right.time[k];
+  return a.start < b.start || (a.start == b.start && a.end <= b.end);
+}
 
 /* Where right best repeats the end of left: places in both of what they share. */
 static void overlap(list left, list right, uint32_t place[4]) {
@@ -55,7 +85,7 @@ static void overlap(list left, list right, uint32_t place[4]) {
     const uint32_t left_to = left.n + right.n - i < left.n ? left.n + right.n - i : left.n;
     const uint32_t right_to = i < right.n ? i : right.n;
     uint32_t same = 0;
-    for (uint32_t k = 0; k < left_to - left_from; k++) same += left.id[left_from + k] == right.id[right_from + k];
+    for (uint32_t k = 0; k < left_to - left_from; k++) same += matches(left, left_from + k, right, right_from + k);
     const double share = (double)same / i + i / 10000.0; /* long agreement counts a little more */
     if (same <= 1 || share <= best) continue;
     best = share;
@@ -71,8 +101,7 @@ static accel_status join(walk *w, list *out) {
   list left = w->before[0];
   uint32_t all = 0;
   for (uint32_t i = 0; i < w->n_before; i++) all += w->before[i].n;
-  *out = (list){accel__arena_array(w->arena, all, sizeof *out->id), 0};
-  if (!out->id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(list_new(w->arena, all, w->words, out));
   for (uint32_t i = 1; i <= w->n_before; i++) {
     uint32_t keep = left.n, from = 0, place[4];
     if (i < w->n_before) {
@@ -80,17 +109,16 @@ static accel_status join(walk *w, list *out) {
       keep = (place[0] + place[1]) / 2;
       from = (place[2] + place[3]) / 2;
     }
-    if (keep) memcpy(out->id + out->n, left.id, keep * sizeof *out->id);
-    out->n += keep;
-    if (i < w->n_before) left = (list){w->before[i].id + from, w->before[i].n - from};
+    list_add(out, left, keep);
+    if (i < w->n_before) left = list_from(w->before[i], from);
   }
   return ACCEL_OK;
 }
 
 /* ---- chunks ---- */
 
-static accel_status spell(const accel__tokenizer *tokenizer, const int32_t *ids, uint32_t n, bool special,
-                          accel__arena *arena, const char **out) {
+accel_status accel__whisper_decode(const accel__tokenizer *tokenizer, const int32_t *ids, uint32_t n, bool special,
+                                   accel__arena *arena, const char **out) {
   accel__buffer text = {0};
   accel_status status = accel__decode(tokenizer, ids, n, !special, accel__tokenizer_describe(tokenizer)->clean_up, &text);
   if (status == ACCEL_OK) status = accel__buffer_status(&text);
@@ -110,17 +138,29 @@ static void forget(walk *w) {
 /* The tokens so far are to be joined with what comes. */
 static accel_status put_aside(walk *w) {
   list *kept = &w->before[w->n_before++];
-  *kept = (list){accel__arena_array(w->arena, w->now.n, sizeof *kept->id), w->now.n};
-  if (!kept->id) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (w->now.n) memcpy(kept->id, w->now.id, w->now.n * sizeof *kept->id);
+  ACCEL_TRY(list_new(w->arena, w->now.n, w->words, kept));
+  list_add(kept, w->now, w->now.n);
   w->now.n = 0;
+  return ACCEL_OK;
+}
+
+/* The words of the open chunk with their times become chunks of their own. */
+static accel_status add_words(walk *w, list said) {
+  accel__whisper_word *word = accel__arena_array(w->arena, said.n, sizeof *word);
+  uint32_t n;
+  if (!word) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__whisper_words(w->tokenizer, said.id, said.n, accel__whisper_has_spaces(w->language), w->arena, word, &n));
+  for (uint32_t i = 0; i < n; i++)
+    w->word[w->n_words++] =
+        (accel__whisper_chunk){word[i].text, said.time[word[i].first].start, said.time[word[i].end - 1].end};
   return ACCEL_OK;
 }
 
 static accel_status close_chunk(walk *w) {
   list joined;
   ACCEL_TRY(join(w, &joined));
-  ACCEL_TRY(spell(w->tokenizer, joined.id, joined.n, true, w->arena, &w->open.text));
+  ACCEL_TRY(accel__whisper_decode(w->tokenizer, joined.id, joined.n, true, w->arena, &w->open.text));
+  if (w->words) ACCEL_TRY(add_words(w, joined));
   w->chunk[w->n++] = w->open;
   forget(w);
   open_chunk(w);
@@ -184,8 +224,17 @@ static void begin_window(walk *w, const accel__whisper_piece *p) {
   }
 }
 
+/* It was said from where the token before it began to where it begins itself, as the pipeline has it. */
+static void hear_text(walk *w, const accel__whisper_piece *p, uint32_t i) {
+  if (w->words)
+    w->now.time[w->now.n] = (span){hundredths((i ? (double)p->times[i - 1] : p->before) + w->offset),
+                                   hundredths((double)p->times[i] + w->offset)};
+  w->now.id[w->now.n++] = p->ids[i];
+}
+
 static accel_status hear_piece(walk *w, const accel__whisper_piece *p) {
   bool any = false;
+  if (p->language) w->language = accel__language_name(p->language, strlen(p->language));
   w->last = 0;
   w->first = w->begin;
   w->highest = w->before_highest = w->passed = 0;
@@ -197,7 +246,7 @@ static accel_status hear_piece(walk *w, const accel__whisper_piece *p) {
     else if (p->ids[i] >= w->begin)
       ACCEL_TRY(hear_stamp(w, p, i));
     else
-      w->now.id[w->now.n++] = p->ids[i];
+      hear_text(w, p, i);
   }
   if (p->window) w->offset += p->length - p->right;
   for (uint32_t i = 0; i < w->n_before; i++) any |= w->before[i].n > 0;
@@ -215,8 +264,8 @@ static accel_status whole_text(walk *w, accel__whisper_text *out) {
   if (status == ACCEL_OK && !(out->text = accel__arena_copy(w->arena, text.data ? text.data : "", text.n)))
     status = ACCEL_ERROR_OUT_OF_MEMORY;
   accel__buffer_free(&text);
-  out->chunk = w->chunk;
-  out->n = w->n;
+  out->chunk = w->words ? w->word : w->chunk;
+  out->n = w->words ? w->n_words : w->n;
   return status;
 }
 
@@ -232,9 +281,11 @@ accel_status accel__whisper_text_of(const accel__tokenizer *tokenizer, const acc
             .precision = precision,
             .begin = accel__token_to_id(tokenizer, no_timestamps, sizeof no_timestamps - 1) + 1,
             .before = accel__arena_array(arena, (size_t)n + 2, sizeof *w.before),
+            .words = n && pieces[0].times,
             .chunk = accel__arena_array(arena, (size_t)most + 2, sizeof *w.chunk)};
-  w.now.id = accel__arena_array(arena, most, sizeof *w.now.id);
-  if (!w.before || !w.chunk || !w.now.id) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(list_new(arena, most, w.words, &w.now));
+  if (w.words) w.word = accel__arena_array(arena, most, sizeof *w.word);
+  if (!w.before || !w.chunk || (w.words && !w.word)) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (w.begin == 0) w.begin = INT32_MAX; /* a tokenizer without timestamps */
   open_chunk(&w);
   for (uint32_t i = 0; i < n; i++) ACCEL_TRY(hear_piece(&w, &pieces[i]));
@@ -250,5 +301,5 @@ accel_status accel__whisper_spell(const accel__tokenizer *tokenizer, const int32
   if (!kept) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < n; i++)
     if (!begin || ids[i] < begin) kept[k++] = ids[i];
-  return spell(tokenizer, kept, k, false, arena, out);
+  return accel__whisper_decode(tokenizer, kept, k, false, arena, out);
 }

@@ -52,17 +52,17 @@ def make_tokenizer(languages):
     return tokenizer
 
 
-def make_model(name, seed, languages=LANGUAGES, **generation):
-    """A random model whose tokens vary; what generation_config.json says goes into `generation`."""
+def make_model(name, seed, languages=LANGUAGES, config=None, **generation):
+    """A random model whose tokens vary; what generation_config.json says goes into `generation`, fields of its own of config.json into `config`."""
     directory = ROOT / name
     shutil.rmtree(directory, ignore_errors=True)
     tokenizer = make_tokenizer(languages)
     ids = tokenizer.convert_tokens_to_ids
     end, start, none = ids("<|endoftext|>"), ids("<|startoftranscript|>"), ids("<|notimestamps|>")
-    config = T.WhisperConfig(vocab_size=len(tokenizer), num_mel_bins=20, d_model=24, max_source_positions=50, max_target_positions=44, encoder_layers=2, decoder_layers=2,
-                             encoder_attention_heads=3, decoder_attention_heads=4, encoder_ffn_dim=31, decoder_ffn_dim=29, pad_token_id=end, bos_token_id=end,
-                             eos_token_id=end, decoder_start_token_id=start, begin_suppress_tokens=None, suppress_tokens=None, median_filter_width=3,
-                             tie_word_embeddings=False)
+    config = T.WhisperConfig(**{**dict(vocab_size=len(tokenizer), num_mel_bins=20, d_model=24, max_source_positions=50, max_target_positions=44, encoder_layers=2, decoder_layers=2,
+                                       encoder_attention_heads=3, decoder_attention_heads=4, encoder_ffn_dim=31, decoder_ffn_dim=29, pad_token_id=end, bos_token_id=end,
+                                       eos_token_id=end, decoder_start_token_id=start, begin_suppress_tokens=None, suppress_tokens=None, median_filter_width=3,
+                                       tie_word_embeddings=False), **(config or {})})
     torch.manual_seed(seed)
     model = T.WhisperForConditionalGeneration(config).eval()
     with torch.no_grad():

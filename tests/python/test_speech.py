@@ -1,8 +1,9 @@
 """`accel transcribe` with Whisper: the answers of transformers' pipeline for the same sounds (tests/fixtures/speech, made by
-tests/goldens/make_speech_goldens.py), the forms of the output, and what must be refused.
+tests/goldens/make_speech_goldens.py and make_whisper_word_goldens.py), the forms of the output, and what must be refused.
 """
 import json
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from test_tasks import DEVICES, ROOT, accel
 
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 SPEECH = os.path.join(FIXTURES, "speech")
-MANY, ENGLISH = os.path.join(SPEECH, "many"), os.path.join(SPEECH, "english")
+MANY, ENGLISH, WORDS = (os.path.join(SPEECH, name) for name in ("many", "english", "words"))
 SHORT, LONG = os.path.join(SPEECH, "short.wav"), os.path.join(SPEECH, "long.wav")
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 ACCEL = os.path.join(BUILD, "bin", "accel")
@@ -27,7 +28,7 @@ def transcribe(*args, **how):
 class Speech(unittest.TestCase):
     def test_as_python_gives_it(self):
         for device in DEVICES:
-            for name in ("many", "english"):
+            for name in ("many", "english", "words", "words_english"):
                 with open(os.path.join(SPEECH, name, "golden.json"), encoding="utf-8") as f:
                     golden = json.load(f)
                 for case in golden["cases"]:
@@ -91,7 +92,8 @@ class Speech(unittest.TestCase):
                 ([ENGLISH, SHORT, "--language", "fr"], "is_multilingual is false"),
                 ([ENGLISH, SHORT, "--task", "translate"], "is_multilingual is false"),
                 ([MANY, SHORT, "--task", "encode"], "transcribe or translate"),
-                ([MANY, SHORT, "--timestamps", "word"], "are not supported"),
+                ([MANY, SHORT, "--timestamps", "char"], "no timestamps of characters"),
+                ([MANY, SHORT, "--timestamps", "segment", "--word-timestamps"], "beside --timestamps segment"),
                 ([MANY, SHORT, "--no-speech-threshold", "0.5"], "needs logprob_threshold"),
                 ([MANY, SHORT, "--prompt-all", "--prompt", "a"], "needs conditioning"),
                 ([MANY, SHORT, "--prompt", "<|en|>"], "special token <|en|>"),
@@ -107,6 +109,41 @@ class Speech(unittest.TestCase):
             with self.subTest(args=args[1:]):
                 done = subprocess.run([ACCEL, "transcribe", *args, "--device", "cpu"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 self.assertNotEqual(done.returncode, 0)
+                self.assertIn(words, done.stderr)
+
+    def test_words(self):
+        """Words of the segments together are those of the transcript; subtitles have them, too."""
+        found = transcribe(WORDS, LONG, "--word-timestamps", "--max-new-tokens", "20")[0]
+        self.assertEqual("".join(c["text"] for c in found["chunks"]), found["text"])
+        for s in found["segments"]:
+            self.assertEqual("".join(w["text"] for w in s["words"]), s["text"])
+        times = [t for c in found["chunks"] for t in c["timestamp"]]
+        self.assertTrue(all(0 <= t <= found["seconds"] + 0.02 for t in times), times)
+        how = ["transcribe", WORDS, LONG, "--word-timestamps", "--max-new-tokens", "20", "--quiet", "--device", "cpu"]
+        srt, vtt, txt = (accel(*how, "--format", f)[0] for f in ("srt", "vtt", "txt"))
+        inside, _ = accel("transcribe", MANY, *how[2:], "--format", "vtt")
+        self.assertEqual(srt.count(" --> "), len(found["chunks"]))
+        self.assertEqual(vtt.count(" --> "), len(found["segments"]))
+        self.assertRegex(inside, r"<00:00:0\d\.\d{3}>")
+        self.assertGreater(txt.count("\n"), len(found["chunks"]))
+
+    def test_words_need_alignment_heads(self):
+        for heads, words in ((None, "has no list alignment_heads"), ([[0, 9]], "expected pairs [layer, head]"), ([[7, 0]], "3 layers"), ([], "has no list")):
+            with self.subTest(heads=heads), tempfile.TemporaryDirectory() as work:
+                directory = os.path.join(work, "model")
+                shutil.copytree(WORDS, directory)
+                path = os.path.join(directory, "generation_config.json")
+                with open(path, encoding="utf-8") as f:
+                    config = json.load(f)
+                config["alignment_heads"] = heads
+                if heads is None:
+                    del config["alignment_heads"]
+                with open(path, "w", encoding="utf-8") as f:
+                    json.dump(config, f)
+                self.assertEqual(transcribe(directory, SHORT)[0]["text"], transcribe(WORDS, SHORT)[0]["text"])
+                done = subprocess.run([ACCEL, "transcribe", directory, SHORT, "--word-timestamps", "--device", "cpu"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 3)
+                self.assertIn("generation_config.json", done.stderr)
                 self.assertIn(words, done.stderr)
 
     def test_samples_that_are_no_numbers(self):

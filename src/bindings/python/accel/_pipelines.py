@@ -307,7 +307,7 @@ class ImageSegmentationPipeline(Pipeline):
 
 class AutomaticSpeechRecognitionPipeline(Pipeline):
     """{"text"} for a sound (a path, a file's bytes, samples, or {"raw", "sampling_rate"}), a list of them for several.  With return_timestamps also
-    "chunks": "char" or "word" (CTC), True (Whisper: segments).  chunk_length_s and stride_length_s cut long sounds into overlapping windows;
+    "chunks": "word", "char" (CTC), True (Whisper: segments).  chunk_length_s and stride_length_s cut long sounds into overlapping windows;
     generate_kwargs are those of Whisper's generate (Model.transcribe)."""
     task = "automatic-speech-recognition"
 

@@ -74,16 +74,21 @@ def _settings(timestamps: Optional[str], options: Dict[str, Any]) -> Any:
     return how, keep
 
 
-def _transcript(found: Any, i: int, chunks: bool) -> Dict[str, Any]:
+def _chunks(first: Any, n: int) -> List[Dict[str, Any]]:
+    return [{"text": decode(c.text), "timestamp": (_time(c.start), _time(c.end))} for c in (first[k] for k in range(n))]
+
+
+def _transcript(found: Any, i: int, timestamps: Optional[str]) -> Dict[str, Any]:
     one: Dict[str, Any] = {"text": decode(found.text[i])}
-    if chunks:
-        one["chunks"] = [{"text": decode(c.text), "timestamp": (_time(c.start), _time(c.end))} for c in (found.chunk[i][k] for k in range(found.count[i]))]
+    if timestamps:
+        one["chunks"] = _chunks(found.chunk[i], found.count[i])
     one["seconds"] = found.seconds[i]
     if found.ids[i]:
         one["ids"] = [found.ids[i][k] for k in range(found.n_ids[i])]
         one["language"] = decode(found.language[i]) if found.language[i] else None
         one["segments"] = [{"text": decode(s.text), "start": s.start, "end": s.end, "ids": [s.ids[t] for t in range(s.n)], "temperature": s.temperature,
-                            "avg_logprob": _time(s.logprob), "compression_ratio": _time(s.compression_ratio), "no_speech_prob": _time(s.no_speech)}
+                            "avg_logprob": _time(s.logprob), "compression_ratio": _time(s.compression_ratio), "no_speech_prob": _time(s.no_speech),
+                            **({"words": _chunks(s.words, s.n_words)} if timestamps == "word" else {})}
                            for s in (found.segment[i][k] for k in range(found.segments[i]))]
     return one
 
@@ -93,6 +98,6 @@ def transcribe(handle: Any, sounds: Sequence[Any], timestamps: Optional[str], op
     media, pointer = media_array([sound(s) for s in sounds]), C.POINTER(T.accel_transcripts)()
     check(lib.accel_transcribe(handle, media, len(sounds), C.byref(how), C.byref(pointer)))
     del keep
-    result = [_transcript(pointer.contents, i, bool(timestamps)) for i in range(pointer.contents.n)]
+    result = [_transcript(pointer.contents, i, timestamps) for i in range(pointer.contents.n)]
     lib.accel_transcripts_free(C.byref(pointer))
     return result

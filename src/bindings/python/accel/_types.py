@@ -125,7 +125,7 @@ accel_transcribe_params = _struct(
     ("compression_ratio_threshold", f64), ("logprob_threshold", f64), ("no_speech_threshold", f64), ("generate", C.POINTER(accel_generate_params)))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
-    ("compression_ratio", f64), ("no_speech", f64))
+    ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
 accel_transcripts = _struct(
     "accel_transcripts", ("n", u32), ("text", C.POINTER(text)), ("count", C.POINTER(u32)), ("chunk", C.POINTER(C.POINTER(accel_chunk))),
     ("language", C.POINTER(text)), ("segments", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_speech_segment))), ("n_ids", C.POINTER(u32)),
