@@ -307,7 +307,7 @@ static void run_linear(const linear *t) {
   cpu_gemm g = gemm_of(t, y);
   kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
   for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
-    for (int64_t j = 0; j<t->n; j += t->n> 100 ? 7 : 1) check_element(t, y, i, j);
+    for (int64_t j = i % CHECK_EVERY; j<t->n; j += CHECK_EVERY * (t->n> 100 ? 7 : 1)) check_element(t, y, i, j);
   g = gemm_of(t, part);
   for (int step = 1; step < 10; step += 4) {
     for (int64_t i = 0; i < t->x.m; i += step)
