@@ -13,7 +13,7 @@ static bool over_rows(const accel_plugin_node *n) {
   return n->state >= 0 || kit_attr_i(n, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0;
 }
 
-enum { WINOGRAD_TAPS = 9, WINOGRAD_CHANNELS = 32, WINOGRAD_MATRIX = 1 << 17 };
+enum { WINOGRAD_TAPS = 9, WINOGRAD_CHANNELS = 16, WINOGRAD_MATRIX = 1 << 17 };
 
 int64_t cpu_conv_window(const accel_plugin_node *n, const int64_t *d, uint32_t rank) {
   if (n->op != ACCEL_PLUGIN_OP_CONV || over_rows(n) || rank != 4 || d[2] != 3 || d[3] != 3) return 0;

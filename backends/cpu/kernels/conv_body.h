@@ -32,30 +32,35 @@ static bool is_plain(const cpu_plane *p) {
          !p->begin[0] && !p->begin[1];
 }
 
-/* One panel of such columns: x[count] at stride ldx. */
-static void lay_plain(const float *x, int64_t ldx, int64_t count, float *to) {
-  for (int64_t k = 0; k < count; k++, x += ldx, to += GEMM_COLS) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_store(to + j * V, v_load(x + j * V)); }
-  }
+/* Panels of such columns, whole ones: x[count][pixels] at stride ldx.  Few of the rows that follow are asked for early: each
+ * lies in a page of its own. */
+enum { PLAIN_AHEAD = 4 };
+static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
+  for (int64_t k = 0; k < count; k++, x += ldx)
+    for (int64_t p = 0; p < pixels; p += GEMM_COLS) {
+      float *panel = to + p * count + k * GEMM_COLS;
+      for (int j = 0; j < GEMM_VECS; j++) {
+        v_store(panel + j * V, v_load(x + p + j * V));
+        v_prefetch(x + PLAIN_AHEAD * ldx + p + j * V);
+      }
+    }
 }
 
 /* Columns of k [k, k_end) and `count` pixels, at most COLS. */
-static void lay_panel(const cpu_conv_gemm *g, bool plain, int64_t pixel, int64_t count, int64_t k, int64_t k_end,
-                      float *to) {
+static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int64_t k, int64_t k_end, float *to) {
   const cpu_plane *p = &g->plane;
   segment s[GEMM_COLS];
   const int64_t taps = p->kernel[0] * p->kernel[1];
-  if (plain && count == GEMM_COLS) {
-    lay_plain(g->x + k * p->in[0] * p->in[1] + pixel, p->in[0] * p->in[1], k_end - k, to);
-    return;
-  }
   const int n = segments(p, pixel, count, s);
+  const int64_t ahead = (taps < 4 ? 4 / taps : 1) * p->in[0] * p->in[1]; /* a few rows later */
   int64_t c = k / taps, ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
   for (; k < k_end; k++, to += GEMM_COLS) {
     const float *plane = g->x + c * p->in[0] * p->in[1];
     for (int i = 0; i < n; i++) {
       const int64_t y = s[i].y + ky * p->dilation[0], x = s[i].x + kx * p->dilation[1];
       const float *row = plane + y * p->in[1];
+      v_prefetch(row + x + ahead);
+      v_prefetch(row + x + ahead + (s[i].n - 1) * p->stride[1]);
       if (y < 0 || y >= p->in[0])
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
       else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 || x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
@@ -225,21 +230,39 @@ static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t t
     }
 }
 
+/* Columns of k [k, k_end) and pixels [pixel, stop): panels one after the other. */
+static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t k, int64_t k_end, float *to) {
+  const int64_t count = k_end - k, size = g->plane.in[0] * g->plane.in[1];
+  int64_t p = pixel;
+  if (is_plain(&g->plane)) {
+    p += (stop - pixel) / GEMM_COLS * GEMM_COLS;
+    lay_plain(g->x + k * size + pixel, size, count, p - pixel, to);
+  }
+  for (; p < stop; p += GEMM_COLS)
+    lay_panel(g, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k_end, to + (p - pixel) * count);
+}
+
+/* Pixels that are laid out together, `left` of which there are: as many as the workspace holds, in equal parts. */
+static int64_t block_pixels(int64_t left, int64_t count) {
+  int64_t most = CPU_CONV_WORKSPACE / (count > 0 ? count : 1) / GEMM_COLS * GEMM_COLS;
+  if (most > CPU_CONV_MOST) most = CPU_CONV_MOST;
+  const int64_t blocks = (left + most - 1) / most;
+  return blocks ? ((left + blocks - 1) / blocks + GEMM_COLS - 1) / GEMM_COLS * GEMM_COLS : most;
+}
+
 void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
                                float *workspace) {
-  const int64_t steps = g->k > 0 ? (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1;
-  const int64_t pitch = sliding_pitch(g);
-  const bool plain = is_plain(&g->plane);
+  const int64_t steps = g->k > 0 ? (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1, pitch = sliding_pitch(g);
+  const int64_t block = pitch ? CPU_CONV_PIXELS : block_pixels(pixel_end - pixel, (g->k + steps - 1) / steps);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
-    stop = pixel + CPU_CONV_PIXELS < pixel_end ? pixel + CPU_CONV_PIXELS : pixel_end;
+    stop = pixel + block < pixel_end ? pixel + block : pixel_end;
     if (pitch) {
       slide(g, pixel, stop, tile, tile_end, pitch, workspace);
       continue;
     }
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
       const int64_t k = g->k * s / steps, count = g->k * (s + 1) / steps - k;
-      for (int64_t p = pixel; p < stop; p += GEMM_COLS)
-        lay_panel(g, plain, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k + count, workspace + (p - pixel) * count);
+      lay_columns(g, pixel, stop, k, k + count, workspace);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
         for (int64_t p = pixel; p < stop; p += GEMM_COLS)

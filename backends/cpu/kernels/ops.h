@@ -29,8 +29,9 @@ typedef struct cpu_conv_gemm {
 } cpu_conv_gemm;
 enum {
   CPU_CONV_STEP = 384,
-  CPU_CONV_PIXELS = 256
-}; /* the columns of this many k and pixels stay in the second-level cache */
+  CPU_CONV_PIXELS = 256,
+  CPU_CONV_MOST = 1024
+}; /* the columns of so many k and pixels stay in the second-level cache; of fewer k more pixels, but not above MOST */
 enum { CPU_CONV_WORKSPACE = CPU_CONV_STEP * CPU_CONV_PIXELS }; /* floats */
 enum { CPU_WINOGRAD_ROOM = 1 << 19, CPU_WINOGRAD_LEAST = 64 }; /* floats of x and y of a block, about; its windows */
 /* Pixels [pixel, pixel_end) of tiles [tile, tile_end). */

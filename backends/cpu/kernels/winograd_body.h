@@ -89,11 +89,13 @@ typedef struct wino {
 /* line[i][c] = pixel n c + i of the row with zeros around it, c <= wide. */
 V_INLINE void split_row(const int n, const wino *j, const float *row) {
   const cpu_plane *p = &j->g->plane;
+  const int64_t next = p->in[0] * p->in[1];
   for (int64_t c = 0; c <= j->wide; c += V) {
     const int64_t at = n * c - p->begin[1];
     vf x[4];
     MICRO_UNROLL for (int i = 0; i < n; i++) {
       const int64_t from = at + i * V;
+      v_prefetch(row + from + next); /* the same of the channel that follows */
       x[i] = from >= 0 && from + V <= p->in[1] ? v_load(row + from) : v_load_between(row + from, -from, p->in[1] - from);
     }
     wino_split(n, x);
@@ -169,6 +171,8 @@ V_INLINE void put_windows(const int n, const wino *j, int64_t row, int64_t windo
     for (int64_t i = 0; i < n && y + i < p->out[0]; i++) {
       const int64_t at = row * g->ldy + (y + i) * p->out[1] + x;
       for (int64_t c = 0; c < cols; c += V) {
+        v_prefetch(g->y + at + g->ldy + c); /* the channel that follows */
+        if (g->residual) v_prefetch(g->residual + at + g->ldy + c);
         vf v = v_add(v_load(pixels[i] + lane * n + c), b);
         if (g->residual) v = v_add(v, v_loadn(g->residual + at + c, cols - c));
         if (relu) v = v_max(v_zero(), v);
