@@ -32,6 +32,7 @@ struct accel_plugin_endpoint {
   void *self;
   uint32_t flags;          /* of the precision */
   uint64_t limit, weights; /* memory_limit of the options (0 none) and what the weights take of it */
+  _Atomic uint64_t taken;  /* by scratch and KV pages */
   uint64_t *weight_bytes;  /* [n_weight] of which `weights` is the sum */
   kit_endpoint_state state;
   uint32_t max_in, max_out;
@@ -61,12 +62,22 @@ static const accel_plugin_view *view_at(const accel_plugin_view *v, uint32_t i) 
 
 /* ---- scratch memory ---- */
 
+bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes) {
+  const uint64_t before = atomic_fetch_add(e->taken, bytes), room = e->limit - e->weights;
+  if (!e->limit || (before <= room && bytes <= room - before)) return true;
+  atomic_fetch_sub(e->taken, bytes);
+  return false;
+}
+
+void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes) { atomic_fetch_sub(e->taken, bytes); }
+
 static void scratch_free(const accel_plugin_endpoint *e, instance *inst) {
   if (e->backend->alloc) {
     if (inst->buffer) e->backend->release(e->self, inst->buffer);
   } else {
     free(inst->buffer);
   }
+  kit_memory_give(&e->state, inst->capacity);
   inst->buffer = NULL;
   inst->capacity = 0;
 }
@@ -75,20 +86,24 @@ static int32_t scratch_grow(const accel_plugin_endpoint *e, instance *inst, uint
                             accel_plugin_error *error) {
   if (bytes <= inst->capacity) return ACCEL_PLUGIN_OK;
   scratch_free(e, inst);
-  if (e->limit && (bytes > e->limit || e->weights > e->limit - bytes))
+  if (!kit_memory_take(&e->state, bytes))
     return kit_fail(error, e->backend->alloc ? ACCEL_PLUGIN_E_DEVICE_MEMORY : ACCEL_PLUGIN_E_HOST_MEMORY, -1,
-                    "%llu bytes of scratch beside %llu of weights pass the memory limit of %llu: use a smaller batch",
-                    (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)e->limit);
-  if (kit_fault(host, "allocation")) return kit_no_memory(error, bytes);
-  if (e->backend->alloc) {
-    int32_t rc = e->backend->alloc(e->self, bytes, &inst->buffer, error);
-    if (rc) return rc;
-  } else {
-    inst->buffer = kit_room(bytes);
-    if (!inst->buffer) return kit_no_memory(error, bytes);
-  }
-  inst->capacity = bytes;
-  return ACCEL_PLUGIN_OK;
+                    "%llu bytes of scratch beside %llu of weights and %llu of other runs and sessions pass the memory limit "
+                    "of %llu: use a smaller batch",
+                    (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)atomic_load(&e->taken),
+                    (unsigned long long)e->limit);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (kit_fault(host, "allocation"))
+    rc = kit_no_memory(error, bytes);
+  else if (e->backend->alloc)
+    rc = e->backend->alloc(e->self, bytes, &inst->buffer, error);
+  else if (!(inst->buffer = kit_room(bytes)))
+    rc = kit_no_memory(error, bytes);
+  if (rc)
+    kit_memory_give(&e->state, bytes);
+  else
+    inst->capacity = bytes;
+  return rc;
 }
 
 /* ---- instances ---- */
@@ -600,7 +615,10 @@ static void fill_state(accel_plugin_endpoint *e, const accel_plugin_options *o, 
                                   .kv_dtype = kv_dtype,
                                   .max_tokens = o->max_tokens,
                                   .max_sequences = o->max_sequences,
-                                  .identity = h};
+                                  .identity = h,
+                                  .limit = e->limit,
+                                  .weights = e->weights,
+                                  .taken = &e->taken};
 }
 
 /* What supports would answer, as an error. */

@@ -112,7 +112,14 @@ typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
   uint64_t max_tokens;
   uint32_t max_sequences;
   uint64_t identity; /* of program, build and precision: exports are bound to it */
+  uint64_t limit;    /* of memory for weights, scratch and KV pages; 0: none */
+  uint64_t weights;
+  _Atomic uint64_t *taken; /* by scratch and KV pages */
 } kit_endpoint_state;
+
+/* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the limit. */
+bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes);
+void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes);
 
 const kit_endpoint_state *kit_endpoint_state_of(const accel_plugin_endpoint *endpoint);
 /* Starts a run on `session`; the sequences become busy.  Ends with exactly one kit_session_end. */

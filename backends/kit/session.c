@@ -18,11 +18,13 @@ enum { BLOCK_BYTES = 2 << 20 }; /* pages of less in all are not worth a block */
 /* Host memory of several pages at once, in huge pages: what is read row by row at every step comes faster from them. */
 typedef struct block {
   uint32_t pages; /* that are in use */
+  uint64_t bytes;
   void *memory;
 } block;
 
 typedef struct page {
   uint32_t users;
+  uint64_t bytes; /* 0: of a block */
   void *buffer;
   block *block; /* NULL: the buffer is the page's own */
 } page;
@@ -114,11 +116,25 @@ static int32_t memory_copy(const kit_endpoint_state *e, void *to, void *from, ui
 
 /* ---- pages and slots ---- */
 
+/* Counts memory of pages as taken. */
+static int32_t take(const kit_endpoint_state *e, uint64_t bytes, accel_plugin_error *error) {
+  if (kit_memory_take(e, bytes)) return ACCEL_PLUGIN_OK;
+  return kit_fail(error, ACCEL_PLUGIN_E_LIMIT, -1,
+                  "the KV cache is full: %llu bytes more beside %llu of weights and %llu of scratch and caches pass the "
+                  "memory limit of %llu",
+                  (unsigned long long)bytes, (unsigned long long)e->weights, (unsigned long long)atomic_load(e->taken),
+                  (unsigned long long)e->limit);
+}
+
 static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s, page **out, accel_plugin_error *error) {
   page *p = calloc(1, sizeof *p);
   if (!p) return kit_no_memory(error, sizeof *p);
-  p->users = 1;
-  int32_t rc = memory_new(e, page_bytes(e, s), &p->buffer, error);
+  *p = (page){.users = 1, .bytes = page_bytes(e, s)};
+  int32_t rc = take(e, p->bytes, error);
+  if (!rc) {
+    rc = memory_new(e, p->bytes, &p->buffer, error);
+    if (rc) kit_memory_give(e, p->bytes);
+  }
   if (rc)
     free(p);
   else
@@ -130,8 +146,10 @@ static void page_drop(const kit_endpoint_state *e, page *p) {
   if (!p || --p->users) return;
   if (!p->block) {
     memory_free(e, p->buffer);
+    kit_memory_give(e, p->bytes);
   } else if (--p->block->pages == 0) {
     free(p->block->memory);
+    kit_memory_give(e, p->block->bytes);
     free(p->block);
   }
   free(p);
@@ -147,6 +165,8 @@ static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *
     while (rc && made > 0) page_drop(e, out[--made]);
     return rc;
   }
+  rc = take(e, bytes * (uint64_t)n, error);
+  if (rc) return rc;
   block *b = calloc(1, sizeof *b);
   if (b) b->memory = kit_room(bytes * (uint64_t)n);
   for (; b && b->memory && made < n; made++) {
@@ -155,11 +175,13 @@ static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *
   }
   if (made == n) {
     b->pages = (uint32_t)n;
+    b->bytes = bytes * (uint64_t)n;
     return ACCEL_PLUGIN_OK;
   }
   while (made > 0) free(out[--made]);
   if (b) free(b->memory);
   free(b);
+  kit_memory_give(e, bytes * (uint64_t)n);
   return kit_no_memory(error, bytes * (uint64_t)n);
 }
 

@@ -864,6 +864,7 @@ typedef struct accel_fit_params {
   const char *precision; /* NULL: all eight */
   uint32_t batch, seq;   /* sequences, and tokens of each; 0: 1, and 128 or the model's limit where that is less */
   const char *architecture, *task; /* as accel_init takes them */
+  uint32_t new_tokens;             /* generated after each sequence */
 } accel_fit_params;
 /* One device at one precision; all sizes in bytes, as the device's own planner counts them. */
 typedef struct accel_fit_record {
@@ -873,7 +874,7 @@ typedef struct accel_fit_record {
   uint64_t weights;         /* as they are kept */
   uint64_t weights_in_file; /* part of them that is read from the checkpoint's file in place: memory only while touched */
   uint64_t state_per_token; /* KV cache */
-  uint64_t state;           /* of batch x seq tokens, and what does not depend on tokens */
+  uint64_t state;           /* of batch x (seq + new_tokens) tokens, and what does not depend on tokens */
   uint64_t scratch;         /* activations of one run */
   uint64_t total;           /* while running, without the untouched part of weights_in_file */
   uint64_t peak;            /* the larger of total and what loading takes */
@@ -887,7 +888,8 @@ typedef struct accel_fit_report {
   const accel_fit_record *record; /* device by device */
 } accel_fit_report;
 ACCEL_API accel_fit_params accel_fit_params_default(void);
-/* A dry run: nothing is loaded.  A model without local files is taken at the registry's shape. */
+/* A dry run: nothing is loaded.  A model without local files is taken at the registry's shape.  Of a model that generates a generation is
+ * planned (prompts of seq tokens, in pieces of 2048 rows); accel_run, whose scores are of all tokens, takes more. */
 ACCEL_API accel_status accel_fit(accel *ctx, const char *model, const accel_fit_params *params, accel_fit_report **out);
 ACCEL_API void accel_fit_report_free(accel_fit_report **report);
 

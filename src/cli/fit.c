@@ -89,6 +89,7 @@ int cmd_fit(cli_run *run) {
   params.precision = run->value[OPT_PRECISION];
   params.batch = (uint32_t)cli_count(run, OPT_BATCH, 0);
   params.seq = (uint32_t)cli_count(run, OPT_SEQ, 0);
+  params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 0);
   params.architecture = run->value[OPT_ARCHITECTURE];
   if (params.precision && !strcmp(params.precision, "auto")) params.precision = NULL;
   accel_fit_report *report;

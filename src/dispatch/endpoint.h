@@ -95,6 +95,7 @@ typedef struct accel__batch {
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */
   const int32_t *held;     /* [n] tokens that each has already, for the defaults of positions; NULL: none */
+  const int32_t *span;     /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {
   return side && b->decoder_lengths ? b->decoder_lengths : b->lengths;

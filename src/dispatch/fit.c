@@ -41,9 +41,10 @@ static void set_symbol(const accel_plugin_program *p, int32_t dim, uint64_t valu
 
 /* Rows and items of every row space: tokens of ragged ones, sequences of all. */
 static void work_symbols(const accel_plugin_program *p, const accel__fit_work *work, int64_t *symbol) {
+  const uint64_t rows = work->rows && work->rows < work->tokens ? work->rows : work->tokens;
   for (uint32_t i = 0; i < p->n_space; i++) {
     if (work->batch) set_symbol(p, p->space[i].items, work->batch, symbol);
-    if (work->tokens && p->space[i].lengths >= 0) set_symbol(p, p->space[i].rows, work->tokens, symbol);
+    if (rows && p->space[i].lengths >= 0) set_symbol(p, p->space[i].rows, rows, symbol);
   }
 }
 
@@ -64,27 +65,34 @@ static uint64_t tokens_of(const accel_plugin_program *p, const int64_t *symbol) 
 }
 
 /* A tensor may have two names: the last hidden state is asked for under one of them only. */
-static bool needs_asking(const accel__model *m, accel__tensor t) {
-  bool asked = false;
-  for (uint32_t k = 0; k < m->n_outputs; k++) {
-    if (m->outputs[k].tensor == t && !m->outputs[k].asked) return false;
-    asked |= m->outputs[k].tensor == t;
-  }
-  return asked;
+static bool needs_asking(const accel__model_entry *e, accel__tensor t) {
+  for (uint32_t k = 0; k < e->n_outputs; k++)
+    if (e->outputs[k].tensor == t && !e->outputs[k].asked) return false;
+  return true;
 }
 
-/* Marks the outputs that need no asking, of every entry; returns the bytes of those of the first. */
+/* Entries that a generation runs, or all of a model that does not generate. */
+static bool is_planned(const accel__model *m, const accel__model_entry *e) {
+  return !accel__model_entry_of(m, "decode") || strcmp(e->name, "forward");
+}
+
+/* Marks the outputs that need no asking, of the planned entries; returns the bytes of those of the first of them. */
 static uint64_t work_outputs(const accel_endpoint *ep, const int64_t *symbol, uint8_t *wanted) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
   uint64_t bytes = 0;
-  for (uint32_t e = 0; e < p->n_entry; e++)
-    for (uint32_t i = 0; i < p->entry[e].n_out; i++) {
+  bool first = true;
+  for (uint32_t e = 0; e < p->n_entry; e++) {
+    const accel__model_entry *entry = &ep->model->entries[e];
+    const bool planned = is_planned(ep->model, entry);
+    for (uint32_t i = 0; i < p->entry[e].n_out; i++, wanted++) {
       const accel_plugin_tensor *t = &p->tensor[p->entry[e].out[i]];
       uint64_t n = 4;
       for (uint32_t r = 0; r < t->rank; r++) n *= dim_value(p, t->dim[r], symbol);
-      *wanted = !needs_asking(ep->model, p->entry[e].out[i]);
-      if (*wanted++ && e == 0) bytes += n;
+      *wanted = planned && !needs_asking(entry, p->entry[e].out[i]);
+      if (*wanted && first) bytes += n;
     }
+    first &= !planned;
+  }
   return bytes;
 }
 
@@ -128,7 +136,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
   accel_status status = symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
-    out->tokens = tokens_of(p, symbol);
+    out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
     for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
     accel_plugin_options options = {.size = sizeof options,

@@ -8,12 +8,14 @@
 typedef struct accel__fit_work {
   uint32_t batch;  /* sequences; 0: the program's typical number */
   uint64_t tokens; /* of all sequences; 0: typical */
+  uint64_t rows;   /* of them in one run, where prompts go in pieces; 0: all */
+  uint64_t more;   /* tokens that states hold beside them: generated ones */
 } accel__fit_work;
 
 typedef struct accel__fit {
   accel_plugin_estimate estimate;
   accel_plugin_memory memory; /* of the device, now; 0: not known */
-  uint64_t tokens;            /* planned for */
+  uint64_t tokens;            /* planned for, the generated ones included */
   uint64_t state;             /* fixed, and of `tokens` tokens */
   uint64_t staging;           /* host memory for results, beside the plugin's own */
   uint64_t touched;           /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
@@ -24,6 +26,8 @@ typedef struct accel__fit {
 } accel__fit;
 
 /* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model that need not be placed.
+ * Of a model that generates a generation is planned, of others the runs of all entries: "forward" of a language model, whose
+ * scores are of all tokens, takes more.
  * Errors are the plugin's; a model too large is no error here. */
 accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device, const accel_plugin_precision *precision,
                                  const accel__source *source, const accel__fit_work *work, accel__fit *out);

@@ -15,11 +15,13 @@ static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t sid
     for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + i;
 }
 
-/* Each sequence's own length, what a session holds of it included: nothing depends on its company here. */
+/* Each sequence's own length, what a session holds of it and what is still to come included: nothing depends on its company
+ * or on the pieces that it comes in. */
 static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + lengths[b];
+    for (int32_t i = 0; i < lengths[b]; i++)
+      *out++ = batch->span ? batch->span[b] : (batch->held ? batch->held[b] : 0) + lengths[b];
 }
 
 /* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count. */

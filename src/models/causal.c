@@ -9,7 +9,7 @@
 static accel_status read_eos(accel__build *b, int64_t otherwise) {
   const accel__json *field = accel__json_get(b->config, "eos_token_id"), *list = NULL;
   bool many = field != NULL && cJSON_IsArray(field);
-  int64_t one = otherwise;
+  int64_t one = cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, "eos_token_id")) ? -1 : otherwise;
   if (many)
     ACCEL_TRY(accel__json_array(b->file, b->config, "eos_token_id", &list));
   else
@@ -40,6 +40,9 @@ accel_status accel__read_token_ids(accel__build *b, int64_t bos, int64_t eos, in
       ACCEL_FIELD_INT("decoder_start_token_id", &m->decoder_start_id, -1, ACCEL__MAX_VOCAB),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  int64_t *const id[] = {&m->bos_id, &m->pad_id, &m->decoder_start_id};
+  for (size_t i = 0; i < sizeof id / sizeof *id; i++) /* null means none, absent the class's default */
+    if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, fields[i].key))) *id[i] = -1;
   return read_eos(b, eos);
 }
 

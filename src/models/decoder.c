@@ -1,6 +1,7 @@
 /* decoder.c - RMS norm, rotary grouped-query attention, RMS norm, gated MLP: the layers of LLaMA and its relatives. */
 #include "models/decoder.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -88,7 +89,10 @@ accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c)
 }
 
 accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c) {
-  return accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope", &c->rope[0]);
+  ACCEL_TRY(accel__rope_config(b, NULL, c->theta, c->partial, c->head_dim, c->positions, "rope", &c->rope[0]));
+  if (c->rope[0].power >= 0 && c->rope[0].factor > 1) /* dynamic: made for texts that long */
+    b->model->max_positions = (int64_t)fmin((double)c->positions * c->rope[0].factor, ACCEL__MAX_POSITIONS);
+  return ACCEL_OK;
 }
 
 /* ---- layers ---- */

@@ -97,7 +97,8 @@ static accel__tensor rates(accel__build *b, const mamba *c, uint32_t i) {
                              .dim = {c->second ? c->heads : c->inner, c->state},
                              .parts = {stored},
                              .n_parts = 1,
-                             .derive = minus_exp};
+                             .derive = minus_exp,
+                             .elementwise = true};
   if (c->second) spec.dim[1] = 0;
   return accel__weight(b->p, &spec);
 }

@@ -169,6 +169,8 @@ typedef struct accel__model {
   int64_t hidden_size, vocab_size, max_positions, pad_id, num_labels;
   /* Of config.json, for whoever generates; generation_config.json ranks before them.  -1 and no ids: the config has none. */
   bool is_encoder_decoder;
+  int64_t renewed_beyond; /* what a session holds of at most so many tokens is read anew when there are more (Phi-3's
+                             longrope, as its generate does); 0: never */
   int64_t bos_id, decoder_start_id;
   const int64_t *eos_ids;
   uint32_t n_eos;

@@ -21,6 +21,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__decoder_read_window(b, c));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
+  if (c->rope[0].power < 0) b->model->renewed_beyond = c->rope[0].length;
   return ACCEL_OK;
 }
 

@@ -103,12 +103,14 @@ static accel_status copy_params(job *j, const accel_generate_params *params) {
 static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, const int32_t *ids, uint32_t n,
                                 accel__ids *prompt) {
   accel__encoding enc = {0};
+  int32_t bos;
   accel__encode_options how = {.add_special_tokens = !j->params.no_special};
   if (text) {
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
     ACCEL_TRY(accel__encode_texts(ep, &text, NULL, 1, &how, &enc));
-    ids = enc.ids;
-    n = (uint32_t)enc.n;
+    const accel__ids found = accel__prompt_of(ep, &enc, &bos);
+    ids = found.id;
+    n = found.n;
   }
   j->ids = malloc((n + 1u) * sizeof *j->ids);
   if (j->ids && n) memcpy(j->ids, ids, n * sizeof *ids);

@@ -5,8 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-enum { STEP_TOKENS = 2048 };
-
 /* Where a step's item comes from. */
 typedef struct accel__fed {
   accel__request *request;
@@ -42,6 +40,21 @@ accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token) {
   }
   h->ids[h->n++] = token;
   return ACCEL_OK;
+}
+
+accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most) {
+  const uint32_t rows = h->n - h->held;
+  return (accel__step_item){.sequence = h->sequence,
+                            .ids = h->ids + h->held,
+                            .n = rows < most ? rows : most,
+                            .held = h->held,
+                            .span = h->n,
+                            .held_span = h->span};
+}
+
+void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item) {
+  h->held += item->n;
+  h->span = item->span;
 }
 
 accel_status accel__hypothesis_new(const accel__request *r, uint32_t number, accel__hypothesis *out) {
@@ -80,6 +93,7 @@ accel_status accel__reseat(const accel__stepper *model, accel__hypothesis *old, 
     uint32_t first = 0;
     while (parent[first] != parent[i]) first++;
     next[i].held = from->held;
+    next[i].span = from->span;
     next[i].sequence = first == i ? from->sequence : model->number(model->self);
     if (next[i].sequence < 0) return accel__no_memory(0);
     if (first != i) ACCEL_TRY(model->copy(model->self, from->sequence, next[i].sequence));
@@ -115,6 +129,7 @@ accel_status accel__request_begin(accel__request *r) {
   for (; r->n_running < n; r->n_running++) ACCEL_GOTO(accel__hypothesis_new(r, r->n_running, &r->running[r->n_running]));
   r->running[0].sequence = r->forks ? -1 : r->sequence;
   r->running[0].held = r->sequence >= 0 ? r->held : 0;
+  r->running[0].span = r->sequence >= 0 ? r->span : 0;
   if (c->num_beams > 1) ACCEL_GOTO(accel__beam_begin(r));
 done:
   if (status != ACCEL_OK) accel__request_end(r, NULL);
@@ -190,12 +205,9 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   uint32_t n = r->shared ? 1 : r->n_running;
   for (uint32_t i = 0; i < n && *left; i++) {
     accel__hypothesis *h = &r->running[i];
-    uint32_t rows = h->n - h->held;
-    if (rows > tokens) rows = tokens;
-    if (rows > *left) rows = *left;
-    e->item[at] = (accel__step_item){.sequence = h->sequence, .ids = h->ids + h->held, .n = rows, .held = h->held};
+    e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
+    *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
-    *left -= rows;
   }
   return at;
 }
@@ -204,7 +216,7 @@ static bool prefilling(const accel__request *r) { return r->shared && r->running
 
 /* Running sequences first, one token each; what is left of the budget goes to prompts, first come, first served. */
 static uint32_t gather(accel__engine *e, accel__request *only) {
-  uint32_t left = e->step_tokens ? e->step_tokens : STEP_TOKENS, n = 0;
+  uint32_t left = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, n = 0;
   for (int prompts = 0; prompts < 2; prompts++)
     for (accel__request *r = e->active; r; r = r->next)
       if (!r->finished && prefilling(r) == (prompts == 1) && (!only || r == only)) {
@@ -220,7 +232,7 @@ static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
   float *few[16], **rows = few;
   bool first = r->shared;
   uint32_t n = first ? 1 : r->n_running;
-  for (uint32_t i = 0; i < n; i++) r->running[i].held += e->item[at + i].n;
+  for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->running[i], &e->item[at + i]);
   if (first && r->running[0].held < r->running[0].n) return ACCEL_OK; /* a part of the prompt */
   if (r->n_running > 16 && !(rows = malloc(r->n_running * sizeof *rows))) return accel__no_memory(0);
   for (uint32_t i = 0; i < r->n_running; i++) rows[i] = e->item[first ? at : at + i].scores;

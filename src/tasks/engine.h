@@ -30,7 +30,8 @@ typedef struct accel__hypothesis {
   int32_t *ids;
   uint32_t n, room;
   int32_t sequence; /* of the stepper; -1 none */
-  uint32_t held;    /* tokens it has there */
+  uint32_t held;    /* tokens it has there, */
+  uint32_t span;    /* read when it had so many (accel__step_item.held_span) */
   uint32_t number;  /* among the sequences of the request */
   accel__random random;
   accel__text_stream text;
@@ -61,6 +62,7 @@ typedef struct accel__request {
   void *told_user;
   int32_t sequence; /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
   uint32_t held;    /* when `held` counts what it has then; -1: one is made, and dropped at the end */
+  uint32_t span;    /* of what is held, likewise */
   bool forks;       /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests share */
   /* state and outcome */
   accel__hypothesis *running, *done; /* done[0 .. n_done): in order of their numbers; of beams, best first */
@@ -108,6 +110,9 @@ accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *con
 void accel__beam_free(accel__request *r);
 accel_status accel__hypothesis_new(const accel__request *r, uint32_t number, accel__hypothesis *out);
 accel_status accel__hypothesis_add(accel__hypothesis *h, int32_t token);
+/* The next tokens to feed, at most `most`; and what follows from their having been fed. */
+accel__step_item accel__hypothesis_item(const accel__hypothesis *h, uint32_t most);
+void accel__hypothesis_fed(accel__hypothesis *h, const accel__step_item *item);
 void accel__hypothesis_free(accel__hypothesis *h);
 /* Gives each of next[n] the sequence of old[parent[i]]: the first child takes it over, others get copies; what nobody wants
  * is dropped. */

@@ -8,6 +8,7 @@
 #include "dispatch/stored.h"
 #include "tasks/matrix.h"
 #include "tasks/open.h"
+#include "tasks/stepper.h"
 #include "tasks/tasks.h"
 
 typedef struct asking {
@@ -15,6 +16,7 @@ typedef struct asking {
   const accel__registry_model *entry;
   accel_fit_report *report;
   accel__arena *arena; /* of the report */
+  uint32_t new_tokens;
 } asking;
 
 static const char *keep(asking *a, const char *text) {
@@ -24,8 +26,12 @@ static const char *keep(asking *a, const char *text) {
 
 /* ---- one record ---- */
 
-static accel__fit_work work_of(uint32_t batch, uint32_t seq) {
-  return (accel__fit_work){.batch = batch, .tokens = (uint64_t)batch * seq};
+static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
+  const bool generates = accel__model_entry_of(a->ep->model, "decode") != NULL;
+  return (accel__fit_work){.batch = batch,
+                           .tokens = (uint64_t)batch * seq,
+                           .rows = generates ? ACCEL__STEP_TOKENS : 0,
+                           .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
 
 static void write_numbers(const accel__fit *f, accel_fit_record *r) {
@@ -51,7 +57,7 @@ static void advise_less(asking *a, const accel__device *device, const accel_plug
       batch /= 2;
     else
       seq /= 2;
-    accel__fit_work work = work_of(batch, seq);
+    accel__fit_work work = work_of(a, batch, seq);
     if (accel__fit_estimate(a->ep, device, precision, source, &work, &f) != ACCEL_OK) return;
   }
   char *text = f.fits ? accel__arena_printf(a->arena, "batch %u of %u tokens fits", batch, seq) : NULL;
@@ -68,7 +74,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
                                                   a->entry ? a->entry->n_keep_fp32 : 0, &arena, &precision);
   if (status == ACCEL_OK) status = accel__ask_supports(a->ep, device, &precision);
   if (status == ACCEL_OK) status = accel__endpoint_source(a->ep, &precision, &arena, &source);
-  accel__fit_work work = work_of(a->report->batch, a->report->seq);
+  accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
   if (status == ACCEL_OK) status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
   if (status == ACCEL_OK) {
     write_numbers(&f, r);
@@ -156,6 +162,7 @@ accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_pa
   a.report = accel__task_result(sizeof *a.report);
   if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   a.arena = accel__task_arena(a.report);
+  a.new_tokens = params->new_tokens;
   accel_status status = devices_of(ctx, params->device, &devices);
   if (status == ACCEL_OK) status = open_dry(ctx, model, params, &a);
   if (status == ACCEL_OK) {

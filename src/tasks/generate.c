@@ -390,8 +390,7 @@ accel_status accel__generate_prompts(accel_endpoint *ep, const accel__ids *promp
   return status;
 }
 
-/* An empty prompt begins with the BOS token, where there is one. */
-static accel__ids prompt_of(const accel_endpoint *ep, const accel__encoding *enc, int32_t *bos) {
+accel__ids accel__prompt_of(const accel_endpoint *ep, const accel__encoding *enc, int32_t *bos) {
   accel__ids ids = {enc->ids, (uint32_t)enc->n};
   if (ids.n || ep->model->bos_id < 0) return ids;
   *bos = (int32_t)ep->model->bos_id;
@@ -410,7 +409,7 @@ accel_status accel__generate(accel_endpoint *ep, const char *const *texts, uint3
   ACCEL_GOTO(accel__can_generate(ep));
   ACCEL_GOTO(accel__processor_check(ep, ep->model->task));
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
-  for (uint32_t i = 0; i < n; i++) prompts[i] = prompt_of(ep, &enc[i], &bos);
+  for (uint32_t i = 0; i < n; i++) prompts[i] = accel__prompt_of(ep, &enc[i], &bos);
   status = accel__generate_prompts(ep, prompts, n, params, out);
 done:
   free(prompts);

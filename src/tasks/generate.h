@@ -38,6 +38,9 @@ accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__tas
                                       const accel_generate_params *params, accel__generate_plan *plan);
 void accel__generate_plan_free(accel__generate_plan *plan);
 
+/* The ids of a text as a prompt: an empty one begins with the BOS token, where there is one.  The result points into *enc or
+ * at *bos. */
+accel__ids accel__prompt_of(const accel_endpoint *ep, const accel__encoding *enc, int32_t *bos);
 /* Fills what the request is given: prompt[n] (of an encoder-decoder: the encoder's input), limits.  `prompt` and `plan` must
  * outlive it.  context: tokens a sequence may have, 0 no limit.  ACCEL_ERROR_LIMIT when it would be passed. */
 accel_status accel__generate_request(const accel_endpoint *ep, const accel__generate_plan *plan,

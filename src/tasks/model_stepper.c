@@ -32,11 +32,12 @@ static int input_index(const accel__model_entry *e, const char *name) {
 static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
   if (n > s->room) {
     uint32_t room = n + n / 2 + 8;
-    int32_t *block = realloc(s->lengths, 3 * (size_t)room * sizeof *block);
-    if (!block) return accel__no_memory(3 * (size_t)room * sizeof *block);
+    int32_t *block = realloc(s->lengths, 4 * (size_t)room * sizeof *block);
+    if (!block) return accel__no_memory(4 * (size_t)room * sizeof *block);
     s->lengths = block;
     s->held = block + room;
     s->sequence = block + 2 * (size_t)room;
+    s->span = block + 3 * (size_t)room;
     s->room = room;
   }
   if (tokens > s->room_ids) {
@@ -60,6 +61,7 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, c
     s->lengths[i] = (int32_t)items[i].n;
     s->held[i] = (int32_t)items[i].held;
     s->sequence[i] = items[i].sequence;
+    s->span[i] = (int32_t)(items[i].span ? items[i].span : items[i].held + items[i].n);
     memcpy(s->ids + tokens, items[i].ids, items[i].n * sizeof *s->ids);
     tokens += items[i].n;
   }
@@ -69,7 +71,8 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, c
                         .decoder_lengths = s->lengths,
                         .decoder_tokens = tokens,
                         .sequence = s->sequence,
-                        .held = s->held};
+                        .held = s->held,
+                        .span = s->span};
   int input = input_index(e, "decoder_input_ids");
   if (input < 0) input = input_index(e, "input_ids");
   if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name, e->name);
@@ -77,12 +80,33 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, c
   return accel__session_run(s->session, entry, &batch, outputs, n_outputs, results);
 }
 
-static accel_status step(void *self, accel__step_item *items, uint32_t n) {
-  accel__model_stepper *s = self;
+static accel_status run_items(accel__model_stepper *s, accel__step_item *items, uint32_t n) {
   const uint32_t logits = 0;
   ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
   for (uint32_t i = 0; i < n; i++) items[i].scores = (float *)s->scores.data + i * s->stepper.vocab; /* [n, vocab] */
   return ACCEL_OK;
+}
+
+/* Reads the held tokens of a sequence anew, under its present span. */
+static accel_status renew(accel__model_stepper *s, const accel__step_item *item) {
+  accel__step_item piece = {.sequence = item->sequence, .span = item->span};
+  ACCEL_TRY(accel__session_control(s->session, ACCEL_PLUGIN_SESSION_RESET, item->sequence, 0));
+  for (; piece.held < item->held; piece.held += piece.n) {
+    const uint32_t rest = item->held - piece.held;
+    piece.ids = item->ids - rest;
+    piece.n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS;
+    ACCEL_TRY(run_items(s, &piece, 1));
+  }
+  return ACCEL_OK;
+}
+
+static accel_status step(void *self, accel__step_item *items, uint32_t n) {
+  accel__model_stepper *s = self;
+  const int64_t turn = s->session->ep->model->renewed_beyond;
+  for (uint32_t i = 0; turn > 0 && i < n; i++)
+    if (items[i].held && items[i].held_span && (items[i].held_span > turn) != (items[i].span > turn))
+      ACCEL_TRY(renew(s, &items[i]));
+  return run_items(s, items, n);
 }
 
 /* An item of entry "encode": a tensor as it is, or what follows from one. */

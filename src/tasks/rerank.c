@@ -16,7 +16,7 @@
 #include "tasks/scores.h"
 #include "tasks/tasks.h"
 
-enum { CARD_LENGTH = 8192, STEP_TOKENS = 2048, MAX_TOKEN = 1 << 24 };
+enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };
 static const char card_head[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. "
     "Note that the answer "
@@ -161,13 +161,16 @@ typedef struct readers {
   accel__ids before;
 } readers;
 
-/* Reads ids[held .. n) of a sequence but for at most STEP_TOKENS of them, which are left in *item. */
+/* Reads ids[held .. n) of a sequence but for at most ACCEL__STEP_TOKENS of them, which are left in *item. */
 static accel_status read_most(const readers *r, int32_t sequence, accel__ids ids, uint32_t held, accel__step_item *item) {
-  for (;; held += STEP_TOKENS) {
+  for (;; held += ACCEL__STEP_TOKENS) {
     uint32_t rest = ids.n - held;
-    *item = (accel__step_item){
-        .sequence = sequence, .ids = ids.id + held, .n = rest < STEP_TOKENS ? rest : STEP_TOKENS, .held = held};
-    if (rest <= STEP_TOKENS) return ACCEL_OK;
+    *item = (accel__step_item){.sequence = sequence,
+                               .ids = ids.id + held,
+                               .n = rest < ACCEL__STEP_TOKENS ? rest : ACCEL__STEP_TOKENS,
+                               .held = held,
+                               .span = ids.n};
+    if (rest <= ACCEL__STEP_TOKENS) return ACCEL_OK;
     ACCEL_TRY(r->model->step(r->model->self, item, 1));
   }
 }
@@ -210,7 +213,7 @@ static accel_status run_prompts(rerank_job *job, readers *r, const answers *a, c
     int32_t sequence;
     uint32_t held;
     ACCEL_TRY(seat(r, list[i], &sequence, &held));
-    if (waiting && tokens + list[i].n - held > STEP_TOKENS) {
+    if (waiting && tokens + list[i].n - held > ACCEL__STEP_TOKENS) {
       ACCEL_TRY(step_items(job, r, a, item, i - waiting, waiting));
       waiting = tokens = 0;
     }

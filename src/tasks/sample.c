@@ -135,7 +135,7 @@ static void retire(accel__engine *e, accel__request *r) {
       continue;
     }
     if (h->sequence >= 0 && h->sequence == r->sequence)
-      r->held = h->held;
+      r->held = h->held, r->span = h->span;
     else if (h->sequence >= 0)
       e->model->drop(e->model->self, h->sequence);
     h->sequence = -1;
@@ -155,6 +155,7 @@ accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *c
       if (h->sequence < 0) return accel__no_memory(0);
       ACCEL_TRY(e->model->copy(e->model->self, r->running[0].sequence, h->sequence));
       h->held = r->running[0].held;
+      h->span = r->running[0].span;
     }
   for (uint32_t i = 0; i < r->n_running; i++) ACCEL_TRY(add_token(e, r, &r->running[i], rows[i]));
   r->shared = false;

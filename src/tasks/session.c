@@ -7,8 +7,6 @@
 #include "core/file.h"
 #include "tasks/processor.h"
 
-enum { STEP_TOKENS = 2048 };
-
 /* ---- life ---- */
 
 static accel_status make(accel__session *shared, accel_session **out) {
@@ -67,11 +65,11 @@ static accel_status rewind_to(accel_session *s, uint32_t keep) {
 static accel_status catch_up(accel_session *s) {
   accel__hypothesis *h = &s->held;
   while (h->n && h->held < h->n - 1) {
-    uint32_t rows = h->n - 1 - h->held;
-    accel__step_item item = {
-        .sequence = s->sequence, .ids = h->ids + h->held, .n = rows < STEP_TOKENS ? rows : STEP_TOKENS, .held = h->held};
+    const uint32_t rows = h->n - 1 - h->held;
+    accel__step_item item = accel__hypothesis_item(h, rows < ACCEL__STEP_TOKENS ? rows : ACCEL__STEP_TOKENS);
+    item.sequence = s->sequence;
     ACCEL_TRY(s->stepper.stepper.step(&s->stepper, &item, 1));
-    h->held += item.n;
+    accel__hypothesis_fed(h, &item);
   }
   return ACCEL_OK;
 }
@@ -124,12 +122,14 @@ static accel_status go_on(accel_session *s, const accel__generate_plan *plan, co
       accel__generate_request(ep, plan, params, (accel__ids){s->held.ids, s->held.n}, 0, accel__context_length(ep), &r));
   r.sequence = s->sequence;
   r.held = held;
+  r.span = s->held.span;
   accel_status status = accel__generate_run(ep, &engine, &r, 1);
   for (uint32_t i = before; status == ACCEL_OK && i < r.done[0].n; i++)
     status = accel__hypothesis_add(&s->held, r.done[0].ids[i]);
   if (status == ACCEL_OK) status = accel__generate_collect(&r, 1, out);
   if (status == ACCEL_OK) {
     s->held.held = r.held;
+    s->held.span = r.span;
   } else { /* as it was before; how far the device has come is not known */
     s->held.n = before;
     accel__session_control(s->shared, ACCEL_PLUGIN_SESSION_RESET, s->sequence, 0);
@@ -175,6 +175,7 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
   if (status == ACCEL_OK && s->held.held)
     status = accel__session_control(shared, ACCEL_PLUGIN_SESSION_COPY, s->sequence, fork->sequence);
   fork->held.held = s->held.held;
+  fork->held.span = s->held.span;
   if (status != ACCEL_OK) {
     accel__session_end(fork);
     return status;
@@ -188,7 +189,7 @@ accel_status accel__session_fork(accel_session *s, accel_session **out) {
 typedef struct file_header {
   char magic[8];       /* "ACCELSES" */
   uint32_t version, n; /* 1; tokens */
-  uint32_t held, reserved;
+  uint32_t held, span;
   uint64_t bytes;  /* of the plugin's part */
   uint64_t plugin; /* hash of its name and build */
   uint64_t check;  /* hash of all that follows */
@@ -204,7 +205,8 @@ accel_status accel__session_save(accel_session *s, const char *path) {
   void *state = NULL;
   uint64_t bytes = 0;
   accel__buffer b = {0};
-  file_header h = {.version = 1, .n = s->held.n, .held = s->held.held, .plugin = plugin_hash(s->shared->ep)};
+  file_header h = {
+      .version = 1, .n = s->held.n, .held = s->held.held, .span = s->held.span, .plugin = plugin_hash(s->shared->ep)};
   if (s->held.held) ACCEL_TRY(accel__session_export(s->shared, s->sequence, &state, &bytes));
   memcpy(h.magic, magic, sizeof magic);
   h.bytes = bytes;
@@ -243,7 +245,7 @@ static accel_status read_file(accel_session *s, const char *path, const accel__m
   for (uint32_t i = 0; i < h.n && status == ACCEL_OK; i++) status = accel__hypothesis_add(&s->held, copy[i]);
   free(copy);
   if (status == ACCEL_OK && h.bytes) status = accel__session_import(s->shared, s->sequence, rest + ids, h.bytes);
-  if (status == ACCEL_OK && h.bytes) s->held.held = h.held;
+  if (status == ACCEL_OK && h.bytes) s->held.held = h.held, s->held.span = h.span;
   return status;
 }
 

@@ -9,6 +9,8 @@
 
 #include "tasks/generate_config.h"
 
+enum { ACCEL__STEP_TOKENS = 2048 /* of prompts in one step: longer ones go in pieces */ };
+
 /* What an encoder reads: tokens, tensors, or both. */
 typedef struct accel__encoder_input {
   accel__ids ids;
@@ -24,6 +26,9 @@ typedef struct accel__step_item {
   const int32_t *ids; /* [n] tokens to add, at least 1 */
   uint32_t n;
   uint32_t held; /* tokens the sequence has already */
+  /* Rotations may depend on the length: tokens the sequence has once all that is known of it is fed, and what that was when
+   * the held ones were read.  0: held + n, and no matter.  Where held_span is given, ids - held is the whole sequence. */
+  uint32_t span, held_span;
   float *scores; /* answered: [vocab] after the last of them, writable, valid until the next step */
 } accel__step_item;
 

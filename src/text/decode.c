@@ -283,9 +283,10 @@ static void push_stripped(accel__buffer *out, const char *text, size_t n) {
   if (end) accel__buffer_bytes(out, text + first, end - first);
 }
 
-/* As Marian's tokenizer has it: pieces joined, spaces for their marks, none at either end; special tokens stand between
- * what SentencePiece decodes, each with a space behind it. */
-static accel_status sentencepiece(const accel__tokenizer *t, const list *in, list *out, accel__buffer *work) {
+/* As Marian's and M2M100's tokenizers have it: pieces joined, spaces for their marks, none at either end; special tokens
+ * stand between what SentencePiece decodes, each with d->text behind it. */
+static accel_status sentencepiece(const accel__tokenizer *t, const accel__decoder *d, const list *in, list *out,
+                                  accel__buffer *work) {
   static const char mark[] = "\xE2\x96\x81";
   size_t n, begin = 0; /* of the part since the last special token */
   work->n = 0;
@@ -293,7 +294,7 @@ static accel_status sentencepiece(const accel__tokenizer *t, const list *in, lis
     const char *text = string(in, i, &n);
     if (is_special_text(t, text, n)) {
       accel__buffer_bytes(work, text, n);
-      accel__buffer_bytes(work, " ", 1);
+      accel__buffer_text(work, d->text);
       begin = work->n;
       continue;
     }
@@ -327,7 +328,7 @@ static accel_status decode_step(const accel__tokenizer *t, const accel__decoder 
     case ACCEL__DECODE_BYTE_FALLBACK:
       return byte_fallback(in, out, work);
     case ACCEL__DECODE_SENTENCEPIECE:
-      return sentencepiece(t, in, out, work);
+      return sentencepiece(t, d, in, out, work);
   }
   return ACCEL_OK;
 }

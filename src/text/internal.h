@@ -268,6 +268,7 @@ typedef enum accel__pre_tokenizer_kind {
   ACCEL__PRE_SPLIT,
   ACCEL__PRE_DIGITS,
   ACCEL__PRE_FIXED_LENGTH,
+  ACCEL__PRE_UNICODE_SCRIPTS,
 } accel__pre_tokenizer_kind;
 typedef enum accel__prepend { ACCEL__PREPEND_ALWAYS, ACCEL__PREPEND_FIRST, ACCEL__PREPEND_NEVER } accel__prepend;
 typedef struct accel__pre_tokenizer {
@@ -437,6 +438,8 @@ accel_status accel__parse_normalizer(accel__tokenizer *t, const accel__json_file
 accel_status accel__parse_pre_tokenizer(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_post_processor(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
 accel_status accel__parse_decoder(accel__tokenizer *t, const accel__json_file *file, const accel__json *object);
+/* steps.c: out holds n / 4 * 3 + 3 bytes; stops at '='. */
+bool accel__base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_n);
 /* steps.c: a precompiled_charsmap of `n` bytes, raw[n] one byte more, which is kept; false: it is none. */
 bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t n, accel__normalizer *to, accel_status *status);
 /* steps.c: the post-processor of add_bos_token and add_eos_token, in place of the file's; -1: without it. */

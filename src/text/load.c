@@ -8,6 +8,7 @@
 #include "text/marian.h"
 #include "text/merges.h"
 #include "text/sentencepiece.h"
+#include "text/tiktoken.h"
 
 enum { FILE_MAX = 256 << 20 };
 
@@ -424,25 +425,29 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   return status;
 }
 
-/* source.spm, with vocab.json and perhaps target_vocab.json beside it. */
-static accel_status build_from_marian(accel__tokenizer *t, const accel__mapping *map, const char *directory, file_t *config,
-                                      file_t *special_map) {
+/* A SentencePiece model with vocab.json, and perhaps target_vocab.json, beside it. */
+static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kind, const accel__mapping *map,
+                                        const char *directory, file_t *config, file_t *special_map) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
   accel__normalizer normalizer;
-  accel_status status = accel__marian_read(t, map->data, map->n, directory, config, special_map, &normalizer, &b);
+  accel_status status = accel__marian_read(t, kind, map->data, map->n, directory, config, special_map, &normalizer, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
-  if (status == ACCEL_OK) accel__marian_finish(t, &normalizer);
+  if (status == ACCEL_OK) accel__marian_finish(t, kind, &normalizer);
   accel__json_free(&file);
   accel__buffer_free(&b);
   return status;
 }
 
-static accel_status build_from_sentencepiece(accel__tokenizer *t, const accel__mapping *map, file_t *config) {
+/* A SentencePiece model, or what else is called *.model: a tiktoken vocabulary. */
+static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *map, file_t *config) {
   accel__buffer b = {0};
-  accel_status status = accel__sentencepiece_json(map->data, map->n, t->name, config->root ? config : NULL, &b);
+  const char *text = (const char *)map->data;
+  file_t *given = config->root ? config : NULL;
+  accel_status status = accel__is_tiktoken(text, map->n) ? accel__tiktoken_json(text, map->n, t->name, given, &b)
+                                                         : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
   accel__buffer_free(&b);
   return status;
@@ -502,17 +507,19 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
   if (status == ACCEL_OK) status = accel__file_map(path, &map);
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  const accel__numbered kind = accel__is_m2m100(&config) ? ACCEL__M2M100 : ACCEL__MARIAN;
+  const bool numbered = accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
   if (status == ACCEL_OK) {
     status = accel__ends_with(path, "merges.txt") ? build_from_merges(t, &map, directory, &config)
              : accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
-             : accel__ends_with(path, ".model")   ? build_from_sentencepiece(t, &map, &config)
-             : accel__ends_with(path, ".spm")     ? build_from_marian(t, &map, directory, &config, &special_map)
+             : numbered                           ? build_from_numbered(t, kind, &map, directory, &config, &special_map)
+             : accel__ends_with(path, ".model")   ? build_from_model(t, &map, &config)
                                                   : build_from_json(t, (const char *)map.data, map.n);
   }
   if (status == ACCEL_OK && config.root) status = read_config(t, &config);
   if (status == ACCEL_OK && config.root) status = apply_bos_eos(t, &config, &special_map);
   if (status == ACCEL_OK) find_specials(t, config.root, special_map.root);
-  if (status == ACCEL_OK && t->codes) accel__marian_defaults(t);
+  if (status == ACCEL_OK && numbered) accel__marian_defaults(t, kind);
   accel__file_unmap(&map);
   accel__json_free(&config);
   accel__json_free(&special_map);
@@ -528,9 +535,9 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  static const char *const names[] = {"tokenizer.json",  "vocab.txt",           "merges.txt",
-                                      "tokenizer.model", "spiece.model",        "sentencepiece.bpe.model",
-                                      "spm.model",       "sentencepiece.model", "source.spm"};
+  static const char *const names[] = {
+      "tokenizer.json",          "vocab.txt", "merges.txt",          "tokenizer.model", "spiece.model",
+      "sentencepiece.bpe.model", "spm.model", "sentencepiece.model", "source.spm",      "tiktoken.model"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     *path = accel__path_join(arena, given, names[i]);
     if (!*path || !*directory) return accel__no_memory(strlen(given));

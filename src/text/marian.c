@@ -1,16 +1,33 @@
 /* marian.c - see marian.h. */
 #include "text/marian.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "text/spm.h"
 
-enum { FILE_MAX = 256 << 20, LENGTH = 512 }; /* model_max_length of the class */
+enum {
+  FILE_MAX = 256 << 20,
+  LENGTH = 512, /* model_max_length of Marian's class */
+  CODE_MAX = 16 /* bytes of a language's token */
+};
 
 typedef const accel__json_file file_t;
 typedef const accel__json json_t;
+
+/* Languages of M2M100's tokenizers, in the order of their tokens. */
+static const char m2m100_codes[] =
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig "
+    "ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl "
+    "so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu";
+static const char wmt21_codes[] = "en ha is ja cs ru zh de";
+
+bool accel__is_m2m100(file_t *config) {
+  json_t *class = accel__json_get(config->root, "tokenizer_class");
+  return cJSON_IsString(class) && strcmp(class->valuestring, "M2M100Tokenizer") == 0;
+}
 
 /* ---- vocabularies ---- */
 
@@ -33,10 +50,39 @@ static accel_status read_vocab(accel__tokenizer *t, const char *directory, const
   return status;
 }
 
-static accel_status read_vocabs(accel__tokenizer *t, const char *directory, file_t *config) {
+/* The next word of a list of codes as a token, "__en__"; 0 at the list's end. */
+static int next_language(const char **codes, char out[CODE_MAX]) {
+  const size_t n = strcspn(*codes, " ");
+  const int length = n ? snprintf(out, CODE_MAX, "__%.*s__", (int)n, *codes) : 0;
+  *codes += n + ((*codes)[n] == ' ');
+  return length;
+}
+
+static accel_status language_codes(file_t *config, const char **codes) {
+  const char *name = "m2m100";
+  ACCEL_TRY(accel__json_string(config, config->root, "language_codes", &name));
+  *codes = strcmp(name, "m2m100") == 0 ? m2m100_codes : strcmp(name, "wmt21") == 0 ? wmt21_codes : NULL;
+  return *codes ? ACCEL_OK
+                : accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: field 'language_codes' is '%s', expected m2m100 or wmt21",
+                              config->name, name);
+}
+
+/* Their tokens count on from the size of the vocabulary. */
+static accel_status add_languages(accel__tokenizer *t, file_t *config) {
+  const char *codes;
+  char token[CODE_MAX];
+  const size_t first = t->vocab.n;
+  ACCEL_TRY(language_codes(config, &codes));
+  for (size_t i = 0; next_language(&codes, token); ++i)
+    ACCEL_TRY(accel__vocab_add(&t->vocab, token, strlen(token), (int32_t)(first + i)));
+  return accel__vocab_finish(&t->vocab);
+}
+
+static accel_status read_vocabs(accel__tokenizer *t, accel__numbered kind, const char *directory, file_t *config) {
   bool separate = false;
-  if (config->root) ACCEL_TRY(accel__json_bool(config, config->root, "separate_vocabs", &separate));
   ACCEL_TRY(read_vocab(t, directory, "vocab.json", &t->vocab));
+  if (kind == ACCEL__M2M100) return add_languages(t, config);
+  if (config->root) ACCEL_TRY(accel__json_bool(config, config->root, "separate_vocabs", &separate));
   return separate ? read_vocab(t, directory, "target_vocab.json", &t->target) : ACCEL_OK;
 }
 
@@ -49,7 +95,8 @@ static accel_status check_kind(const accel__spm *m) {
                                                    : NULL;
   for (size_t i = 0; i < m->n && !what; ++i)
     if (m->at[i].type == ACCEL__SPM_USER_DEFINED) what = "a piece defined by the user";
-  return what ? accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s is not supported in Marian's source.spm", m->name, what)
+  return what ? accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s is not supported where vocab.json numbers the pieces", m->name,
+                            what)
               : ACCEL_OK;
 }
 
@@ -115,39 +162,74 @@ static void put_listed(writer *w, json_t *list, bool is_object) {
   }
 }
 
-static accel_status put_json(accel__tokenizer *t, file_t *config, file_t *map, accel__buffer *b) {
-  static const char *const names[][2] = {{"unk_token", "<unk>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}};
-  const char *text[3];
-  int32_t id[3];
+/* Languages as special tokens, which sets a text's apart. */
+static accel_status put_languages(writer *w, file_t *config) {
+  const char *codes;
+  char token[CODE_MAX];
+  ACCEL_TRY(language_codes(config, &codes));
+  while (next_language(&codes, token)) put_added(w, token);
+  return ACCEL_OK;
+}
+
+/* The template of one text (pair: of two), between the source's language, where there is one, and the end. */
+static void put_template(accel__buffer *b, bool pair, bool language) {
+  static const char end[] = "{\"SpecialToken\":{\"id\":\"E\",\"type_id\":0}}]";
+  accel__buffer_text(b, language ? "[{\"SpecialToken\":{\"id\":\"L\",\"type_id\":0}}," : "[");
+  accel__buffer_text(b, "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},");
+  if (pair) accel__buffer_text(b, "{\"Sequence\":{\"id\":\"B\",\"type_id\":0}},");
+  accel__buffer_text(b, end);
+}
+
+static accel_status source_language(const accel__tokenizer *t, file_t *config, int32_t *id) {
+  const char *source = "en";
+  char token[64];
+  ACCEL_TRY(accel__json_string(config, config->root, "src_lang", &source));
+  snprintf(token, sizeof token, "__%.40s__", source);
+  *id = accel__vocab_id(&t->vocab, token, strlen(token));
+  return *id >= 0 ? ACCEL_OK
+                  : accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'src_lang' is '%.40s', which is none of the languages",
+                                config->name, source);
+}
+
+static accel_status put_json(accel__tokenizer *t, accel__numbered kind, file_t *config, file_t *map, accel__buffer *b) {
+  static const char *const names[][2] = {
+      {"unk_token", "<unk>"}, {"eos_token", "</s>"}, {"pad_token", "<pad>"}, {"bos_token", "<s>"}, {"sep_token", "</s>"}};
+  const bool many = kind == ACCEL__M2M100;
+  const char *text[5];
+  int32_t id[5], language = -1;
   writer w = {.b = b, .first = true};
   accel__buffer_text(b, "{\"version\":\"1.0\",\"added_tokens\":[");
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < (many ? 5 : 3); ++i) {
     text[i] = accel__special_text(config->root, map->root, names[i][0], names[i][1]);
     id[i] = accel__vocab_id(&t->vocab, text[i], strlen(text[i]));
     if (id[i] < 0 && i < 2)
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: vocab.json beside it lacks '%s', the %s", t->name, text[i], names[i][0]);
-    put_added(&w, text[i]);
+    if (!many || id[i] >= 0) put_added(&w, text[i]);
   }
   put_listed(&w, accel__json_get(config->root, "additional_special_tokens"), false);
   put_listed(&w, accel__json_get(map->root, "additional_special_tokens"), false);
   put_listed(&w, accel__json_get(config->root, "added_tokens_decoder"), true);
+  if (many) ACCEL_TRY(put_languages(&w, config));
+  if (many) ACCEL_TRY(source_language(t, config, &language));
   accel__buffer_printf(b,
                        "],\"model\":{\"type\":\"Unigram\",\"unk_id\":%d},\"post_processor\":{\"type\":"
-                       "\"TemplateProcessing\",\"special_tokens\":{\"E\":{\"ids\":[%d]}},\"single\":[",
-                       id[0], id[1]);
-  static const char a[] = "{\"Sequence\":{\"id\":\"A\",\"type_id\":0}},",
-                    eos[] = "{\"SpecialToken\":{\"id\":\"E\",\"type_id\":0}}]";
-  accel__buffer_printf(b, "%s%s,\"pair\":[%s{\"Sequence\":{\"id\":\"B\",\"type_id\":0}},%s}}", a, eos, a, eos);
+                       "\"TemplateProcessing\",\"special_tokens\":{\"E\":{\"ids\":[%d]},\"L\":{\"ids\":[%d]}},\"single\":",
+                       id[0], id[1], many ? language : 0);
+  put_template(b, false, many);
+  accel__buffer_text(b, ",\"pair\":");
+  put_template(b, true, many);
+  accel__buffer_text(b, "}}");
   return accel__buffer_status(b);
 }
 
-accel_status accel__marian_read(accel__tokenizer *t, const uint8_t *spm, size_t n, const char *directory, file_t *config,
-                                file_t *map, accel__normalizer *normalizer, accel__buffer *json) {
+accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const uint8_t *spm, size_t n,
+                                const char *directory, file_t *config, file_t *map, accel__normalizer *normalizer,
+                                accel__buffer *json) {
   accel__spm m;
   accel_status status = accel__spm_read(spm, n, t->name, &m);
   if (status == ACCEL_OK) status = check_kind(&m);
-  if (status == ACCEL_OK) status = read_vocabs(t, directory, config);
-  if (status == ACCEL_OK) status = put_json(t, config, map, json);
+  if (status == ACCEL_OK) status = read_vocabs(t, kind, directory, config);
+  if (status == ACCEL_OK) status = put_json(t, kind, config, map, json);
   const char *unk = accel__special_text(config->root, map->root, "unk_token", "<unk>");
   if (status == ACCEL_OK) status = make_pieces(t, &m, accel__vocab_id(&t->vocab, unk, strlen(unk)));
   if (status == ACCEL_OK) status = make_normalizer(t, &m, normalizer);
@@ -155,15 +237,25 @@ accel_status accel__marian_read(accel__tokenizer *t, const uint8_t *spm, size_t 
   return status;
 }
 
-void accel__marian_finish(accel__tokenizer *t, const accel__normalizer *normalizer) {
+void accel__marian_finish(accel__tokenizer *t, accel__numbered kind, const accel__normalizer *normalizer) {
   t->normalizer[t->normalizers++] = *normalizer;
-  t->decoder[t->decoders++] = (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE};
-  t->codes = true;
+  t->decoder[t->decoders++] =
+      (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE, .text = kind == ACCEL__MARIAN ? " " : ""};
+  t->codes = kind == ACCEL__MARIAN;
 }
 
-void accel__marian_defaults(accel__tokenizer *t) {
+static void usual(const accel__tokenizer *t, const char *text, int32_t *id) {
+  if (*id < 0) *id = accel__token_to_id(t, text, strlen(text));
+}
+
+void accel__marian_defaults(accel__tokenizer *t, accel__numbered kind) {
   accel__tokenizer_info *info = &t->info;
-  if (info->eos < 0) info->eos = accel__token_to_id(t, "</s>", 4);
-  if (info->pad < 0) info->pad = accel__token_to_id(t, "<pad>", 5);
-  if (info->model_max_length == 0) info->model_max_length = LENGTH;
+  usual(t, "</s>", &info->eos);
+  usual(t, "<pad>", &info->pad);
+  if (kind == ACCEL__M2M100) {
+    usual(t, "<s>", &info->bos);
+    usual(t, "</s>", &info->sep);
+  } else if (info->model_max_length == 0) {
+    info->model_max_length = LENGTH;
+  }
 }

@@ -128,6 +128,20 @@ static accel_status cut_fixed(accel__encode_scratch *s, const accel__split *spli
   return ACCEL_OK;
 }
 
+/* Where the script changes; code points of none stay with what is in front of them, and are lost where that is nothing. */
+static accel_status cut_scripts(accel__encode_scratch *s, const accel__split *split) {
+  size_t from = split->first, end = split->first + split->n;
+  uint32_t last = 0;
+  for (size_t i = from; i < end; ++i) {
+    const uint32_t script = accel__unicode_script(s->chars.at[i].c);
+    if (script == 0 || script == last) continue;
+    if (last) ACCEL_TRY(push_split(s, from, i - from));
+    from = i;
+    last = script;
+  }
+  return last ? push_split(s, from, end - from) : ACCEL_OK;
+}
+
 static accel_status cut_split(accel__encode_scratch *s, const accel__split *split, const accel__pre_tokenizer *step) {
   ACCEL_TRY(accel__pattern_find(&step->pattern, s->chars.at + split->first, split->n, s));
   for (size_t i = 0; step->invert && i < s->match_n; ++i) s->match[i].match = !s->match[i].match;
@@ -142,6 +156,8 @@ static accel_status cut_one(const accel__pre_tokenizer *step, accel__encode_scra
       return cut_words(s, split);
     case ACCEL__PRE_FIXED_LENGTH:
       return cut_fixed(s, split, step->length);
+    case ACCEL__PRE_UNICODE_SCRIPTS:
+      return cut_scripts(s, split);
     case ACCEL__PRE_SPLIT:
       return cut_split(s, split, step);
     case ACCEL__PRE_WHITESPACE_SPLIT:

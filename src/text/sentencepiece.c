@@ -509,10 +509,6 @@ accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char
   accel__spm m;
   family f = *family_of(config ? config->root : NULL);
   writer w = {.m = &m, .f = &f, .config = config, .b = out};
-  const accel__json *class = accel__json_get(config ? config->root : NULL, "tokenizer_class");
-  if (cJSON_IsString(class) && !strcmp(class->valuestring, "M2M100Tokenizer"))
-    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: M2M100Tokenizer's vocab.json is not supported", name),
-                         "give token ids; NLLB's tokenizers have a tokenizer.json");
   accel_status status = accel__spm_read(data, n, name, &m);
   bool bpe = m.kind == ACCEL__SPM_BPE;
   if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)

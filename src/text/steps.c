@@ -132,7 +132,7 @@ static int base64_digit(char c) {
   return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-static bool base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_n) {
+bool accel__base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_n) {
   *out_n = 0;
   uint32_t bits = 0;
   int have = 0;
@@ -172,7 +172,7 @@ static accel_status parse_precompiled(accel__tokenizer *t, file_t *file, json_t 
   uint8_t *raw = accel__arena_alloc(&t->arena, length / 4 * 3 + 8);
   if (!raw) return accel__no_memory(length);
   accel_status status;
-  if (!base64_decode(text, length, raw, &bytes) || bytes < 4)
+  if (!accel__base64_decode(text, length, raw, &bytes) || bytes < 4)
     return malformed(file, "precompiled_charsmap", "base64 of a character map");
   if (!accel__charsmap_set(t, raw, bytes, n, &status))
     return malformed(file, "precompiled_charsmap", "a trie that fits into it");
@@ -254,7 +254,7 @@ static accel_status parse_prepend(file_t *file, json_t *object, accel__prepend *
 static accel_status add_pre_tokenizer(accel__tokenizer *t, file_t *file, json_t *object, const char *type) {
   static const char *const types[] = {"BertPreTokenizer", "ByteLevel",       "CharDelimiterSplit", "Metaspace",
                                       "Whitespace",       "WhitespaceSplit", "Punctuation",        "Split",
-                                      "Digits",           "FixedLength"};
+                                      "Digits",           "FixedLength",     "UnicodeScripts"};
   int kind = strcmp(type, "Delimiter") == 0 ? ACCEL__PRE_DELIMITER : find(types, COUNT(types), type);
   if (kind < 0) return unsupported(file, "pre_tokenizer.type", type);
   ACCEL_TRY(full(file, "pre_tokenizer", t->pre_tokenizers));

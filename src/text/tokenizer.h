@@ -24,18 +24,17 @@
 
 typedef struct accel__tokenizer accel__tokenizer;
 
-/* Not implemented, and refused by name: the pre-tokenizer UnicodeScripts, BPE dropout, expressions beyond regex.h; tiktoken
- * files.  Ids of
- * added tokens are counted as the package counts them: the model's id where it has the token, else on from the vocabulary's
- * size.
+/* Not implemented, and refused by name: BPE dropout, expressions beyond regex.h.  Ids of added tokens are counted as the
+ * package counts them: the model's id where it has the token, else on from the vocabulary's size.
  *
- * Loads a tokenizer.json, a vocab.txt, a SentencePiece model (*.model), a merges.txt with vocab.json beside it, Marian's
- * source.spm with vocab.json beside it, or a directory that has one of them (the first in this order), together with
- * tokenizer_config.json and special_tokens_map.json beside it where they exist; what is no tokenizer.json is read as the
- * class that tokenizer_config.json names converts it (sentencepiece.h, merges.h).  add_bos_token and add_eos_token, where
- * stated, replace the post-processor, as in transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when neither file is there;
- * ACCEL_ERROR_FORMAT names file and field; a normalizer, pre-tokenizer, model, post-processor or decoder type that is not
- * implemented is ACCEL_ERROR_UNSUPPORTED, by name. */
+ * Loads a tokenizer.json, a vocab.txt, a SentencePiece model or tiktoken vocabulary (*.model), a merges.txt with vocab.json
+ * beside it, Marian's source.spm or M2M100's sentencepiece.bpe.model with vocab.json beside it, or a directory that has one
+ * of them (the first in this order), together with tokenizer_config.json and special_tokens_map.json beside it where they
+ * exist; what is no tokenizer.json is read as the class that tokenizer_config.json names converts it (sentencepiece.h,
+ * tiktoken.h, merges.h, marian.h).  add_bos_token and add_eos_token, where stated, replace the post-processor, as in
+ * transformers 5. Errors: ACCEL_ERROR_NOT_FOUND when neither file is there; ACCEL_ERROR_FORMAT names file and field; a
+ * normalizer, pre-tokenizer, model, post-processor or decoder type that is not implemented is ACCEL_ERROR_UNSUPPORTED, by
+ * name. */
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out);
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
 accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out);

@@ -109,6 +109,8 @@ enum { ACCEL__UNICODE_DECOMPOSED_MAX = 18 };
 size_t accel__unicode_decompose(uint32_t c, bool compatible, uint32_t out[ACCEL__UNICODE_DECOMPOSED_MAX]);
 /* The canonical composition of two code points, or 0. */
 uint32_t accel__unicode_compose(uint32_t first, uint32_t second);
+/* The class of `c` below 0x110000 by which UnicodeScripts cuts; 0: it goes with anything. */
+uint32_t accel__unicode_script(uint32_t c);
 /* Lower case into out[2]; returns how many. */
 size_t accel__unicode_lower(uint32_t c, uint32_t out[2]);
 /* Upper case as Python's str.upper has it, into out[3]; returns how many. */

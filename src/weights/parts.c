@@ -146,7 +146,7 @@ accel_status accel__parts_find(const accel__source_weight *w, const accel__sourc
   } else if (all && w->stored_rows > 0 && accel__part_count(w) == 1) {
     all = take_rows(w, w->first_row, w->dim[0], &parts[0], c);
   }
-  if (all && !w->derive) check_shape(w, rows, k, parts, c);
+  if (all && (!w->derive || w->elementwise)) check_shape(w, rows, k, parts, c);
   return ACCEL_OK;
 }
 

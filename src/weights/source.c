@@ -122,11 +122,13 @@ typedef struct made {
 static accel_status read_made(const void *user, int64_t first, int64_t count, float *out) {
   const made *m = user;
   const uint64_t at = (uint64_t)first * (uint64_t)m->k, n = (uint64_t)count * (uint64_t)m->k;
-  if (m->values)
+  const accel__source_weight *w = m->weight;
+  if (m->values) {
     memcpy(out, m->values + at, n * sizeof *out);
-  else
-    accel__random_weight(m->seed, m->weight->name, m->weight->rank, at, n, out);
-  return ACCEL_OK;
+    return ACCEL_OK;
+  }
+  accel__random_weight(m->seed, w->name, w->rank, at, n, out);
+  return w->elementwise ? w->derive(w->derive_user, &(const float *){out}, &(int64_t){(int64_t)n}, 1, out) : ACCEL_OK;
 }
 
 static const char *name_made(const void *user, int64_t row) { return (void)row, ((const made *)user)->weight->name; }

@@ -29,6 +29,8 @@ typedef struct accel__source_weight {
   const char *const *many; /* [n_parts] names in place of parts[], where there are more (experts); not with `derive` */
   accel__derive_fn derive;
   const void *derive_user;
+  bool elementwise; /* derive makes each element of the one in its place, of one part in the weight's own shape: random
+                       values go through it, too */
   int64_t first_row, stored_rows; /* stored_rows > 0: the weight is rows first_row .. first_row + dim[0] of its one part,
                                      whose dim 0 is stored_rows (q, k or v of a fused Wqkv) */
   int64_t block_rows, block_step; /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one
@@ -54,7 +56,8 @@ typedef struct accel__source accel__source;
  * of a quantised checkpoint are never taken for numbers, unless `import` knows them.  A weight whose parts are all in codes
  * of the wanted format comes out in those codes; other parts in codes are turned into numbers first.
  * Random values: uniform in +-sqrt(3)*0.02 for matrices (std 0.02), 1 + small noise for names that end in norm/LayerNorm
- * .weight, small noise for vectors; counter-based generator, so a value depends on (seed, name, index) only.
+ * .weight, small noise for vectors, through `derive` where that is elementwise; counter-based generator, so a value depends
+ * on (seed, name, index) only.
  * formats[n]: what weight_map must hand out; those that accel__quantise_known does not know are ACCEL_ERROR_UNSUPPORTED
  * naming weight and format, unless the parts are in codes of that format.  The source keeps `weights` by reference. */
 accel_status accel__source_new(const accel__source_weight *weights, uint32_t n, const accel__source_from *from,

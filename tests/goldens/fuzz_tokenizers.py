@@ -52,7 +52,7 @@ def pre_tokenizer(r):
                      lambda: {"type": "Split", "pattern": r.choice(PATTERNS), "behavior": behavior, "invert": r.random() < .3},
                      lambda: {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": r.choice(["always", "first", "never"]), "split": r.random() < .7},
                      lambda: {"type": "ByteLevel", "add_prefix_space": r.random() < .5, "trim_offsets": True, "use_regex": r.random() < .6},
-                     lambda: {"type": "FixedLength", "length": r.randint(1, 6)}])()
+                     lambda: {"type": "FixedLength", "length": r.randint(1, 6)}, lambda: {"type": "UnicodeScripts"}])()
 
 
 def decoder(r):

@@ -39,6 +39,11 @@ def make_inputs(config, case, length, positions):
             mask[row, padded] = 0
             ids[row, padded] = pad
         inputs["attention_mask"] = mask
+    if case == "ends":  # right padding, and what ends a row is the padding token, too, though the mask keeps it
+        mask = torch.ones(batch, length, dtype=torch.long)
+        mask[1, length - 3:] = 0
+        ids[0, -2:] = ids[1, length - 4:] = pad
+        inputs["attention_mask"] = mask
     if case == "given":
         inputs["position_ids"] = torch.stack([torch.randperm(positions)[:length] for _ in range(batch)])
     return inputs
@@ -138,6 +143,17 @@ def llama_fixtures():
             yield f"llama_rope_{rope}", dict(config=config, **single)
         if rope in ("llama3", "longrope"):
             yield f"llama_rope_{rope}_old", dict(config=config, config_edit=old_rope(500.0), **single)
+
+
+def pad_fixtures():
+    """By which token sequences are classified: padding on either side, padding tokens that the mask keeps, no padding token at all."""
+    small = dict(hidden_size=16, num_hidden_layers=1, num_labels=3)
+    yield "llama_pads", dict(config=llama(**small), classes=["LlamaForSequenceClassification"], cases=("single", "right", "left", "ends"))
+    for stem, make_config in (("Llama", T.LlamaConfig), ("Gemma2", T.Gemma2Config)):  # the latter's class has a default
+        config = make_config(**{**BASE, **small, "head_dim": 4, "pad_token_id": None})
+        yield f"{stem.lower()}_no_pad", dict(config=config, classes=[f"{stem}ForSequenceClassification"], cases=("single",))
+    gpt = T.GPT2Config(vocab_size=67, n_embd=16, n_layer=1, n_head=2, n_positions=40, num_labels=3, bos_token_id=1, eos_token_id=2)
+    yield "gpt2_no_pad", dict(config=gpt, classes=["GPT2ForSequenceClassification"], cases=("single",))
 
 
 def mistral_fixtures():
@@ -371,7 +387,7 @@ def mamba_fixtures():
     yield "mamba2_limits", dict(config=limited, classes=["Mamba2ForCausalLM"], cases=("single",))
 
 
-GROUPS = (llama_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
+GROUPS = (llama_fixtures, pad_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
 
 
 def main(wanted):

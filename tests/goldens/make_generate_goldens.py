@@ -31,11 +31,15 @@ def fixtures():
     seen = []
     for line in (ROOT / "goldens.list").read_text().splitlines():
         name, _, *cls = line.split()
-        if cls and GENERATES.search(cls[0]) and (name, cls[0]) not in seen:
+        if cls and name not in LEFT_OUT and GENERATES.search(cls[0]) and (name, cls[0]) not in seen:
             seen.append((name, cls[0]))
     return seen
 
 
+# A step of one token leaves time_step_limit out in transformers 5.23 (selective_state_update), a prompt does not: what comes of it would depend on how it is fed.
+LEFT_OUT = ("mamba2_limits",)
+# Rotations that follow the longest of a padded batch: there a row depends on its company, here it never does.
+ALONE = ("llama_rope_dynamic", "llama_rope_longrope", "phi3_long")
 LENGTHS = {"greedy": (7,), "batch": (9, 4, 6), "beam": (7,)}
 TRIED = 24  # prompts at once
 
@@ -112,6 +116,8 @@ def make(name, cls):
         model.generation_config.pad_token_id = PAD
     lines = []
     for case, how in CASES.items():
+        if case == "batch" and name.startswith(ALONE):
+            continue
         for attempt in range(400):
             inputs, out, clear = generate(model, case, attempt)
             if clear:

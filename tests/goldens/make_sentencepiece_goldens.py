@@ -3,15 +3,20 @@
 transformers' tokenizer classes make of them.
 
     pip install transformers==5.23.0 tokenizers==0.23.3 sentencepiece protobuf
-    HF_HUB_OFFLINE=1 python3 tests/goldens/make_sentencepiece_goldens.py
+    HF_HUB_OFFLINE=1 python3 tests/goldens/make_sentencepiece_goldens.py [name ...]      only the named directories
 
 The models are trained here on made-up words.  expected.json of each directory holds strings, their ids, and the ids' texts.
 """
+import base64
+import importlib.machinery
 import json
 import os
 import shutil
+import sys
+import types
 
 import sentencepiece
+import transformers
 from transformers import AutoTokenizer
 
 import make_tokenizer_goldens
@@ -34,6 +39,8 @@ SPM = {  # name: (file, configuration, how it is trained)
     "camembert": ("sentencepiece.bpe", {"tokenizer_class": "CamembertTokenizer"}, {}),
     "deberta_v2": ("spm", {"tokenizer_class": "DebertaV2Tokenizer"}, dict(pad_id=0, unk_id=3, bos_id=1, eos_id=2, bos_piece="[CLS]", eos_piece="[SEP]",
                                                                           unk_piece="[UNK]", pad_piece="[PAD]", user_defined_symbols=["[MASK]"])),
+    "m2m_100": ("sentencepiece.bpe", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "fr"}, dict(
+        vocab_size=300)),
     "unknown_class": ("tokenizer", {"tokenizer_class": "PreTrainedTokenizerFast"}, BYTES),
 }
 MERGES = {
@@ -43,6 +50,35 @@ MERGES = {
     "bart": {"tokenizer_class": "BartTokenizer", "add_prefix_space": True},
     "qwen2": {"tokenizer_class": "Qwen2Tokenizer"},
 }
+
+
+TIKTOKEN = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|begin|>", "eos_token": "<|end|>", "extra_special_tokens": ["<|more|>"]}
+
+
+def read_tiktoken(path):
+    """What the package of that name reads from such a file."""
+    with open(path, "rb") as f:
+        return {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in f.read().splitlines() if line)}
+
+
+def stub_tiktoken():
+    module, load = types.ModuleType("tiktoken"), types.ModuleType("tiktoken.load")
+    module.load, load.load_tiktoken_bpe = load, read_tiktoken
+    module.__spec__ = importlib.machinery.ModuleSpec("tiktoken", None)
+    sys.modules.update({"tiktoken": module, "tiktoken.load": load})
+
+
+def make_tiktoken(model, strings):
+    """tiktoken.model: the byte-level tokens of a tokenizer.json as bytes, numbered anew; special tokens behind them, with a gap."""
+    byte_of = {c: b for b, c in transformers.convert_slow_tokenizer.bytes_to_unicode().items()}
+    plain = [t for t in sorted(model["vocab"], key=model["vocab"].get) if all(c in byte_of for c in t)]
+    extra = {len(plain): "<|begin|>", len(plain) + 1: "<|end|>", len(plain) + 4: "<|tool|>"}
+    config = dict(TIKTOKEN, added_tokens_decoder={str(i): {"content": t, "special": True, "normalized": False, "lstrip": False, "rstrip": False, "single_word": False} for i, t in extra.items()})
+    path = folder("tiktoken", config)
+    with open(os.path.join(path, "tiktoken.model"), "w") as f:
+        for rank, token in enumerate(plain):
+            f.write(base64.b64encode(bytes(byte_of[c] for c in token)).decode() + " %d\n" % rank)
+    expect(path, strings + ["<|begin|>hello<|tool|> x<|more|><|reserved_token_%d|>" % (len(plain) + 2)])
 
 
 def folder(name, config):
@@ -61,18 +97,38 @@ def expect(path, strings):
         json.dump({"strings": strings, "ids": ids, "texts": [tokenizer.decode(i, skip_special_tokens=True) for i in ids]}, f, separators=(",", ":"))
 
 
-def main():
+def number(path):
+    """vocab.json of M2M100: its own first tokens, then the model's pieces, of which a few are left out."""
+    model = sentencepiece.SentencePieceProcessor(os.path.join(path, "sentencepiece.bpe.model"))
+    tokens = ["<s>", "<pad>", "</s>", "<unk>"] + [model.id_to_piece(i) for i in range(3, model.get_piece_size()) if i % 40]
+    with open(os.path.join(path, "vocab.json"), "w") as f:
+        json.dump({t: i for i, t in enumerate(tokens)}, f, separators=(",", ":"))
+
+
+def main(wanted):
     strings = SPECIALS + [s.replace("\0", "")[:60] for s in corpus()[:40:2] + corpus()[1::700]]
     text = make_tokenizer_goldens.training_text()
     for name, (file, config, how) in SPM.items():
+        if wanted and name not in wanted:
+            continue
         path = folder(name, config)
         options = dict(dict(vocab_size=400, hard_vocab_limit=False, minloglevel=2, normalization_rule_name="identity"), **how)
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=os.path.join(path, file), **options)
         os.remove(os.path.join(path, file + ".vocab"))
-        expect(path, strings)
+        if name == "m2m_100":
+            number(path)
+            codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
+            with open(os.path.join(path, "tokenizer_config.json"), "w") as f:  # all of them, as published directories have it
+                json.dump(dict(config, additional_special_tokens=[f"__{c}__" for c in codes]), f)
+        expect(path, strings + (["__en__ hello", "a __de__b __fr__"] if name == "m2m_100" else []))
     with open(os.path.join(HERE, "..", "tokenizers", "bpe_roberta.json"), encoding="utf-8") as f:
         model = json.load(f)["model"]
+    if not wanted or "tiktoken" in wanted:
+        stub_tiktoken()
+        make_tiktoken(model, strings)
     for name, config in MERGES.items():
+        if wanted and name not in wanted:
+            continue
         path = folder(name, config)
         with open(os.path.join(path, "vocab.json"), "w") as f:
             json.dump(model["vocab"], f, separators=(",", ":"))
@@ -82,4 +138,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -291,8 +291,6 @@ static void test_refused(void **state) {
        "precompiled_charsmap"},
       {HEAD "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"/////w==\"},\"model\":" MODEL VOCAB "}}",
        ACCEL_ERROR_FORMAT, "precompiled_charsmap"},
-      {HEAD "null,\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED,
-       "UnicodeScripts"},
       {HEAD "null,\"decoder\":{\"type\":\"Rot13\"},\"model\":" MODEL VOCAB "}}", ACCEL_ERROR_UNSUPPORTED, "Rot13"},
       {HEAD "null,\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"X\",\"type_"
             "id\":0}}],\"pair\":[],"
@@ -372,6 +370,58 @@ static void test_expressions(void **state) {
   assert_int_equal(split_with("(?:a|aa)+b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaac", &tokens),
                    ACCEL_ERROR_LIMIT);
   assert_non_null(strstr(accel__message(), "steps"));
+}
+
+/* Pieces as the `tokenizers` package cuts them. */
+static void test_scripts(void **state) {
+  static const struct {
+    const char *text;
+    size_t tokens;
+  } cases[] = {{"a\u0431\u0430 a\u6771\u30a2", 4}, {" a", 1},       {"  ", 0},         {"a.b", 3},
+               {"\u3042\u30fc\u4e00", 1},          {"a\u0301b", 3}, {"1 2 \u0661", 2}, {"\U0010FFFFa\u0378", 1},
+               {"\u0e01\u0e02 \u0e03x", 2}};
+  static const char json[] = HEAD "null,\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"},\"model\":" MODEL VOCAB "}}";
+  (void)state;
+  accel__tokenizer *t = NULL;
+  accel__encoding e = {0};
+  assert_int_equal(accel__tokenizer_parse(json, strlen(json), "t.json", &t), ACCEL_OK);
+  for (size_t i = 0; i < COUNT(cases); ++i) {
+    assert_int_equal(accel__encode(t, cases[i].text, strlen(cases[i].text), NULL, 0, NULL, &e), ACCEL_OK);
+    if (e.n != cases[i].tokens) fail_msg("case %zu: %zu tokens, expected %zu", i, e.n, cases[i].tokens);
+  }
+  accel__encoding_free(&e);
+  accel__tokenizer_free(&t);
+}
+
+/* Vocabularies that make no sense: read or refused, and no text without an end. */
+static void test_strange_vocabularies(void **state) {
+#define BPE(vocab, merges) HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}}"
+  static const char *const files[] = {
+      HEAD "null,\"model\":" MODEL "{\"[UNK]\":0,\"\":1,\"##\":2,\"a\":3,\"##a\":3}}}",
+      HEAD "null,\"model\":" MODEL "{\"[UNK]\":0,\"a\":0,\"##a\":0}}}",
+      BPE("{\"a\":0,\"\":1,\"aa\":2}", "[[\"\",\"a\"],[\"a\",\"\"],[\"a\",\"a\"]]"),
+      BPE("{\"a\":0,\"aa\":0,\"aaa\":0}", "[[\"a\",\"a\"],[\"aa\",\"a\"],[\"a\",\"aa\"]]"),
+      BPE("{\"a\":0,\"b\":1,\"ab\":2,\"ba\":3,\"aba\":4,\"bab\":5}",
+          "[[\"a\",\"b\"],[\"b\",\"a\"],[\"ab\",\"a\"],[\"a\",\"ba\"],[\"ba\",\"b\"],[\"b\",\"ab\"],[\"a\",\"b\"]]"),
+      HEAD
+      "null,\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"\",0],[\"a\",1e300],[\"aa\",-1e300],[\"a\",0]]}}",
+      HEAD "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaa\"},\"model\":" MODEL VOCAB "}}",
+  };
+  static const char text[] = "aaaa abab ababa \u00e9 ##a";
+  (void)state;
+  for (size_t i = 0; i < COUNT(files); ++i) {
+    accel__tokenizer *t = NULL;
+    accel__encoding e = {0};
+    accel__buffer back = {0};
+    if (accel__tokenizer_parse(files[i], strlen(files[i]), "t.json", &t) == ACCEL_OK &&
+        accel__encode(t, text, strlen(text), NULL, 0, NULL, &e) == ACCEL_OK) {
+      assert_true(e.n <= 4 * strlen(text));
+      assert_int_equal(accel__decode(t, e.ids, e.n, false, false, &back), ACCEL_OK);
+    }
+    accel__buffer_free(&back);
+    accel__encoding_free(&e);
+    accel__tokenizer_free(&t);
+  }
 }
 
 static void test_deep_sequences(void **state) {
@@ -481,6 +531,8 @@ int main(void) {
       cmocka_unit_test(test_truncation_refused),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_expressions),
+      cmocka_unit_test(test_scripts),
+      cmocka_unit_test(test_strange_vocabularies),
       cmocka_unit_test(test_deep_sequences),
       cmocka_unit_test(test_huge_text),
       cmocka_unit_test(test_threads),

@@ -93,9 +93,9 @@ def verify(model: str, golden: str, device: str = "auto", precision: Optional[st
     return default_context().verify(model, golden, device, precision)
 
 
-def fit(model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0) -> List[Fit]:
+def fit(model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0) -> List[Fit]:
     """What a model takes on each device and precision, and whether it is there; nothing is loaded."""
-    return default_context().fit(model, device, precision, batch, seq)
+    return default_context().fit(model, device, precision, batch, seq, new)
 
 
 def architectures() -> List[str]:

@@ -259,12 +259,12 @@ class Context:
 
     # ---- memory ----
 
-    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0) -> List[Fit]:
-        """A dry run of the planner: every device and precision, unless one is named.  Loads nothing."""
+    def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0) -> List[Fit]:
+        """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing."""
         params = lib.accel_fit_params_default()
         keep = [encode(device), encode(precision)]
         params.device, params.precision = keep
-        params.batch, params.seq = batch, seq
+        params.batch, params.seq, params.new_tokens = batch, seq, new
         pointer = C.POINTER(T.accel_fit_report)()
         check(lib.accel_fit(self.handle, encode(str(model)), C.byref(params), C.byref(pointer)))
         records = [_record(Fit, pointer.contents.record[i]) for i in range(pointer.contents.n)]

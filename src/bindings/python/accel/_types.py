@@ -152,7 +152,8 @@ accel_profile_step = _struct(
 ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
 accel_fit_params = _struct(
-    "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text))
+    "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
+    ("new_tokens", u32))
 accel_fit_record = _struct(
     "accel_fit_record", ("device", text), ("precision", text), ("answer", i32), ("why", text), ("advice", text), ("weights", u64),
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
