@@ -46,21 +46,17 @@ static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels
     }
 }
 
-/* Columns of k [k, k_end) and `count` pixels, at most COLS. */
-static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int64_t k, int64_t k_end, float *to) {
+/* Every k of one channel and the `count` pixels of one panel, whose `n` segments are s. */
+static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k, int64_t k_end, float *to) {
   const cpu_plane *p = &g->plane;
-  segment s[GEMM_COLS];
-  const int64_t taps = p->kernel[0] * p->kernel[1];
-  const int n = segments(p, pixel, count, s);
-  const int64_t ahead = (taps < 4 ? 4 / taps : 1) * p->in[0] * p->in[1]; /* a few rows later */
-  int64_t c = k / taps, ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
+  const int64_t taps = p->kernel[0] * p->kernel[1], size = p->in[0] * p->in[1], c = k / taps;
+  int64_t ky = k % taps / p->kernel[1], kx = k % p->kernel[1];
   for (; k < k_end; k++, to += GEMM_COLS) {
-    const float *plane = g->x + c * p->in[0] * p->in[1];
     for (int i = 0; i < n; i++) {
       const int64_t y = s[i].y + ky * p->dilation[0], x = s[i].x + kx * p->dilation[1];
-      const float *row = plane + y * p->in[1];
-      v_prefetch(row + x + ahead);
-      v_prefetch(row + x + ahead + (s[i].n - 1) * p->stride[1]);
+      const float *row = g->x + c * size + y * p->in[1];
+      v_prefetch(row + x + size); /* the channel that follows */
+      v_prefetch(row + x + size + (s[i].n - 1) * p->stride[1]);
       if (y < 0 || y >= p->in[0])
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
       else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 || x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
@@ -73,9 +69,7 @@ static void lay_panel(const cpu_conv_gemm *g, int64_t pixel, int64_t count, int6
     for (int64_t j = count; j < GEMM_COLS; j++) to[j] = 0;
     if (++kx < p->kernel[1]) continue;
     kx = 0;
-    if (++ky < p->kernel[0]) continue;
-    ky = 0;
-    c++;
+    ky++;
   }
 }
 
@@ -230,16 +224,29 @@ static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t t
     }
 }
 
-/* Columns of k [k, k_end) and pixels [pixel, stop): panels one after the other. */
+/* Columns of k [k, k_end) and pixels [pixel, stop), at most CPU_CONV_MOST: panels one after the other.  Channel by channel,
+ * since every channel's pixels lie together. */
 static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t k, int64_t k_end, float *to) {
-  const int64_t count = k_end - k, size = g->plane.in[0] * g->plane.in[1];
-  int64_t p = pixel;
+  segment s[CPU_CONV_MOST];
+  int first[CPU_CONV_MOST / GEMM_COLS + 2] = {0}, panels = 0;
+  const int64_t count = k_end - k, size = g->plane.in[0] * g->plane.in[1], taps = g->plane.kernel[0] * g->plane.kernel[1];
   if (is_plain(&g->plane)) {
-    p += (stop - pixel) / GEMM_COLS * GEMM_COLS;
-    lay_plain(g->x + k * size + pixel, size, count, p - pixel, to);
+    const int64_t whole = (stop - pixel) / GEMM_COLS * GEMM_COLS;
+    lay_plain(g->x + k * size + pixel, size, count, whole, to);
+    pixel += whole;
+    to += whole * count;
   }
-  for (; p < stop; p += GEMM_COLS)
-    lay_panel(g, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, k, k_end, to + (p - pixel) * count);
+  for (int64_t p = pixel; p < stop; p += GEMM_COLS, panels++)
+    first[panels + 1] =
+        first[panels] + segments(&g->plane, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s + first[panels]);
+  for (int64_t at = k, end; at < k_end && panels; at = end) {
+    end = at / taps * taps + taps < k_end ? at / taps * taps + taps : k_end;
+    for (int i = 0; i < panels; i++) {
+      const int64_t left = stop - pixel - i * GEMM_COLS;
+      lay_panel(g, s + first[i], first[i + 1] - first[i], left < GEMM_COLS ? left : GEMM_COLS, at, end,
+                to + i * count * GEMM_COLS + (at - k) * GEMM_COLS);
+    }
+  }
 }
 
 /* Pixels that are laid out together, `left` of which there are: as many as the workspace holds, in equal parts. */
