@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audio/audio.h"
+#include "core/arena.h"
 
 typedef accel__audio_processor processor;
 typedef accel__audio_features features;
@@ -17,8 +18,8 @@ static accel_status make_values(features *f, const char *name, uint32_t rank, in
     f->dim[i] = dim[i];
     if (__builtin_mul_overflow(n, (uint64_t)dim[i], &n)) return accel__no_memory(SIZE_MAX);
   }
-  f->values = malloc(n ? n : 1);
-  return f->values ? ACCEL_OK : accel__no_memory(n);
+  f->values = accel__room(n);
+  return f->values ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
 static accel_status make_mask(features *f, uint32_t sounds, int64_t length) {

@@ -25,10 +25,13 @@ const accel_tensor *accel__find_tensor(const accel_tensors *tensors, const char 
   return NULL;
 }
 
-/* A list with copies of the items' data. */
-static accel_status copied(const accel_tensor *items, uint32_t n, accel_tensors **out) {
-  ACCEL_TRY(accel__tensors_new(items, n, out));
-  for (uint32_t i = 0; i < n; i++) memcpy((*out)->item[i].data, items[i].data, accel__tensor_bytes(&items[i]));
+/* A list that owns the items' data; their names are literals, or lie with the data. */
+static accel_status taken(const accel_tensor *items, uint32_t n, accel_tensors **out) {
+  accel_tensors *list = calloc(1, sizeof *list + n * sizeof *items);
+  *out = list;
+  if (!list) return accel__no_memory(n * sizeof *items);
+  *list = (accel_tensors){n, (accel_tensor *)(list + 1)};
+  memcpy(list->item, items, n * sizeof *items);
   return ACCEL_OK;
 }
 
@@ -41,8 +44,8 @@ accel_status accel__image_tensors(const accel__image_processor *p, const accel__
   memcpy(item[0].dim, px.dim, px.rank * sizeof *px.dim);
   if (px.mask) item[k++] = (accel_tensor){"pixel_mask", ACCEL_I64, 3, {px.dim[0], px.dim[2], px.dim[3]}, px.mask};
   if (px.sizes) item[k++] = (accel_tensor){"image_sizes", ACCEL_I64, 2, {px.images, 2}, px.sizes};
-  accel_status status = copied(item, k, out);
-  accel__pixels_free(&px);
+  accel_status status = taken(item, k, out);
+  if (status != ACCEL_OK) accel__pixels_free(&px);
   return status;
 }
 
@@ -55,8 +58,8 @@ accel_status accel__sound_tensors(const accel__audio_processor *p, const accel__
   memcpy(item[0].dim, f.dim, f.rank * sizeof *f.dim);
   if (f.mask) item[k++] = (accel_tensor){"attention_mask", ACCEL_I32, 2, {n, f.mask_length}, f.mask};
   if (f.is_longer) item[k++] = (accel_tensor){"is_longer", ACCEL_BOOL, 2, {n, 1}, f.is_longer};
-  accel_status status = copied(item, k, out);
-  accel__audio_features_free(&f);
+  accel_status status = taken(item, k, out);
+  if (status != ACCEL_OK) accel__audio_features_free(&f);
   return status;
 }
 
@@ -66,10 +69,16 @@ accel_status accel__join_tensors(accel_tensors **a, accel_tensors **b, accel_ten
   const accel_tensors *const lists[] = {*a, *b};
   for (int l = 0; l < 2; l++)
     for (uint32_t i = 0; lists[l] && i < lists[l]->n && n < 16; i++) item[n++] = lists[l]->item[i];
-  accel_status status = copied(item, n, out);
-  accel__tensors_free(a);
-  accel__tensors_free(b);
-  return status;
+  accel_status status = taken(item, n, out);
+  if (status != ACCEL_OK) {
+    accel__tensors_free(a);
+    accel__tensors_free(b);
+    return status;
+  }
+  free(*a); /* the lists alone: their tensors have moved */
+  free(*b);
+  *a = *b = NULL;
+  return ACCEL_OK;
 }
 
 accel_status accel__media_directory(const accel_endpoint *ep, const char **out) {

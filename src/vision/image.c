@@ -1,6 +1,8 @@
 /* image.c - any picture file, upright. */
 #include "vision/image.h"
 
+#include "core/arena.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 
 #include "core/file.h"
 
-accel_status accel__image_new(int64_t width, int64_t height, const char *name, accel__image *out) {
+accel_status accel__image_unset(int64_t width, int64_t height, const char *name, accel__image *out) {
   *out = (accel__image){0};
   if (width < 1 || height < 1)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: is %lld x %lld pixels", name, (long long)width, (long long)height);
@@ -17,10 +19,16 @@ accel_status accel__image_new(int64_t width, int64_t height, const char *name, a
                 (long long)height, (long long)ACCEL__IMAGE_MAX_PIXELS);
     return accel__remedy(ACCEL_ERROR_FORMAT, "make the picture smaller");
   }
-  out->pixels = calloc((size_t)(width * height), 3);
-  if (!out->pixels) return accel__no_memory((size_t)(width * height) * 3);
+  out->pixels = accel__room((size_t)(width * height) * 3);
+  if (!out->pixels) return ACCEL_ERROR_OUT_OF_MEMORY;
   out->width = (int32_t)width;
   out->height = (int32_t)height;
+  return ACCEL_OK;
+}
+
+accel_status accel__image_new(int64_t width, int64_t height, const char *name, accel__image *out) {
+  ACCEL_TRY(accel__image_unset(width, height, name, out));
+  memset(out->pixels, 0, (size_t)(width * height) * 3);
   return ACCEL_OK;
 }
 

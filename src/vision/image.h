@@ -33,6 +33,8 @@ accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name
 void accel__image_free(accel__image *image);
 /* An image of these sides, zeros.  ACCEL_ERROR_FORMAT, naming `name`, above the limit or with a side of 0. */
 accel_status accel__image_new(int64_t width, int64_t height, const char *name, accel__image *out);
+/* The same, its pixels not yet set. */
+accel_status accel__image_unset(int64_t width, int64_t height, const char *name, accel__image *out);
 
 /* Decoders: pixels as stored (not turned), and the Exif orientation, 1 .. 8. */
 accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation);

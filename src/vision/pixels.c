@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/arena.h"
 #include "vision/processor.h"
+#include "vision/resize_passes.h"
 
 typedef accel__image_processor processor;
 
@@ -96,29 +98,33 @@ static accel_status shape(const processor *p, accel__image *image, accel__pool *
   return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
 }
 
-/* Pixel values as the class computes them in fp32: with both steps, mean and std are divided by the factor instead. */
-static void levels(const processor *p, float level[3][256]) {
-  const float inverse = (float)(1.0 / p->rescale_factor);
-  for (int c = 0; c < 3; c++)
-    for (int v = 0; v < 256; v++) {
-      const float mean = (float)p->mean[c], std = (float)p->std[c], x = (float)v;
-      if (p->do_normalize)
-        level[c][v] = p->do_rescale ? (x - mean * inverse) / (std * inverse) : (x - mean) / std;
-      else
-        level[c][v] = p->do_rescale ? x * (float)p->rescale_factor : x;
-    }
+/* Pixel values as the class computes them in fp32, (x - offset) / scale or x * scale: with both steps, mean and std are
+ * divided by the factor instead. */
+typedef struct levels {
+  bool divides;
+  float offset[3], scale[3], of[3][256];
+} levels;
+
+static void make_levels(const processor *p, levels *out) {
+  const float inverse = p->do_rescale ? (float)(1.0 / p->rescale_factor) : 1.0f;
+  out->divides = p->do_normalize;
+  for (int c = 0; c < 3; c++) {
+    out->offset[c] = (float)p->mean[c] * inverse;
+    out->scale[c] = out->divides ? (float)p->std[c] * inverse : p->do_rescale ? (float)p->rescale_factor : 1.0f;
+    for (int v = 0; v < 256; v++)
+      out->of[c][v] = out->divides ? ((float)v - out->offset[c]) / out->scale[c] : (float)v * out->scale[c];
+  }
 }
 
 /* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
-static void spread(const accel__image *image, float level[3][256], int64_t height, int64_t width, float *out) {
+static void spread(const accel__image *image, const levels *l, int64_t height, int64_t width, float *out) {
+  const bool fast = accel__resize_passes();
   for (int64_t y = 0; y < image->height; y++) {
-    const uint8_t *restrict row = image->pixels + (size_t)(y * image->width * 3);
-    float *restrict r = out + y * width, *restrict g = r + height * width, *restrict b = g + height * width;
-    for (int64_t x = 0; x < image->width; x++) {
-      r[x] = level[0][row[3 * x]];
-      g[x] = level[1][row[3 * x + 1]];
-      b[x] = level[2][row[3 * x + 2]];
-    }
+    const uint8_t *row = image->pixels + (size_t)(y * image->width * 3);
+    float *const to[3] = {out + y * width, out + (height + y) * width, out + (2 * height + y) * width};
+    int64_t x = fast ? accel__spread_row(row, image->width, l->offset, l->scale, l->divides, to) : 0;
+    for (; x < image->width; x++)
+      for (int c = 0; c < 3; c++) to[c][x] = l->of[c][row[3 * x + c]];
   }
 }
 
@@ -190,12 +196,14 @@ static accel_status cut(const processor *p, const accel__image *image, int32_t s
   return status;
 }
 
-static accel_status make_values(accel__pixels *out) {
+/* zeros: not all of it will be written. */
+static accel_status make_values(accel__pixels *out, bool zeros) {
   uint64_t n = sizeof *out->values;
   for (uint32_t i = 0; i < out->rank; i++)
     if (__builtin_mul_overflow(n, (uint64_t)out->dim[i], &n)) return accel__no_memory(SIZE_MAX);
-  out->values = calloc(n ? n : 1, 1);
-  return out->values ? ACCEL_OK : accel__no_memory(n);
+  out->values = accel__room(n);
+  if (out->values && zeros) memset(out->values, 0, n);
+  return out->values ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
 static accel_status one_size(const accel__image *images, uint32_t n) {
@@ -211,12 +219,12 @@ static accel_status one_size(const accel__image *images, uint32_t n) {
 static accel_status tiled(const processor *p, const accel__image *images, uint32_t n, accel__pool *pool,
                           accel__pixels *out) {
   const int32_t side = p->crop_size.height ? p->crop_size.height : p->size.height ? p->size.height : p->size.shortest_edge;
-  float level[3][256];
+  levels level;
   uint32_t most = 0;
   tiles *all = calloc(n, sizeof *all);
   out->sizes = malloc((size_t)n * 2 * sizeof *out->sizes);
   accel_status status = all && out->sizes ? ACCEL_OK : accel__no_memory(n * sizeof *all);
-  levels(p, level);
+  make_levels(p, &level);
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     out->sizes[2 * i] = images[i].height;
     out->sizes[2 * i + 1] = images[i].width;
@@ -228,10 +236,10 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
     const int64_t height = all[0].tile[0].height, width = all[0].tile[0].width;
     out->rank = 5;
     memcpy(out->dim, (int64_t[5]){n, most, 3, height, width}, sizeof out->dim);
-    status = make_values(out);
+    status = make_values(out, n > 1);
     for (uint32_t i = 0; status == ACCEL_OK && i < n; i++)
       for (uint32_t t = 0; t < all[i].n; t++)
-        spread(&all[i].tile[t], level, height, width, out->values + ((int64_t)i * most + t) * 3 * height * width);
+        spread(&all[i].tile[t], &level, height, width, out->values + ((int64_t)i * most + t) * 3 * height * width);
   }
   for (uint32_t i = 0; all && i < n; i++) tiles_free(&all[i]);
   free(all);
@@ -242,7 +250,7 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
 
 static accel_status gather(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
   int64_t height = 0, width = 0;
-  float level[3][256];
+  levels level;
   const bool padded = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad, frames = p->layout == ACCEL__LAYOUT_FRAMES;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;
@@ -258,14 +266,18 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   }
   out->rank = frames ? 5 : 4;
   memcpy(out->dim, frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width}, sizeof out->dim);
-  ACCEL_TRY(make_values(out));
-  if (padded) out->mask = calloc((size_t)n * (size_t)(height * width), sizeof *out->mask);
-  if (padded && !out->mask) return accel__no_memory((size_t)n * (size_t)(height * width) * sizeof *out->mask);
-  levels(p, level);
+  bool fill = true;
+  for (uint32_t i = 0; i < n; i++) fill &= images[i].height == height && images[i].width == width;
+  ACCEL_TRY(make_values(out, !fill));
+  if (padded) out->mask = accel__room((size_t)n * (size_t)(height * width) * sizeof *out->mask);
+  if (padded && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
+  make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
-    spread(&images[i], level, height, width, out->values + (int64_t)i * 3 * height * width);
-    for (int64_t y = 0; out->mask && y < images[i].height; y++)
-      for (int64_t x = 0; x < images[i].width; x++) out->mask[((int64_t)i * height + y) * width + x] = 1;
+    spread(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
+    for (int64_t y = 0; out->mask && y < height; y++) {
+      int64_t *row = out->mask + ((int64_t)i * height + y) * width;
+      for (int64_t x = 0; x < width; x++) row[x] = y < images[i].height && x < images[i].width;
+    }
   }
   return ACCEL_OK;
 }

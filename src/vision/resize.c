@@ -197,7 +197,7 @@ static accel_status filter_pass(accel__image *image, int32_t width, int32_t heig
   accel__image to = {0};
   accel_status status = columns ? make_weights(image->width, width, filter, rounding, &w)
                                 : make_weights(image->height, height, filter, rounding, &w);
-  if (status == ACCEL_OK) status = accel__image_new(width, height, "the resized image", &to);
+  if (status == ACCEL_OK) status = accel__image_unset(width, height, "the resized image", &to);
   if (status == ACCEL_OK) {
     pass p = {.from = image, .to = &to, .w = &w};
     const uint32_t tasks = (uint32_t)((height + ROWS - 1) / ROWS);
@@ -229,7 +229,7 @@ static accel_status nearest(accel__image *image, int32_t width, int32_t height, 
   accel__image to = {0};
   int32_t *column = nearest_of(image->width, width, rounding), *row = nearest_of(image->height, height, rounding);
   accel_status status =
-      column && row ? accel__image_new(width, height, "the resized image", &to) : accel__no_memory((size_t)width * 4);
+      column && row ? accel__image_unset(width, height, "the resized image", &to) : accel__no_memory((size_t)width * 4);
   for (int32_t y = 0; status == ACCEL_OK && y < height; y++)
     for (int32_t x = 0; x < width; x++)
       memcpy(to.pixels + ((size_t)y * (size_t)width + (size_t)x) * 3,
@@ -255,17 +255,18 @@ accel_status accel__image_resize(accel__image *image, int32_t width, int32_t hei
 accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width, int32_t height,
                                const uint8_t fill[3]) {
   accel__image to;
-  ACCEL_TRY(accel__image_new(width, height, "the cropped image", &to));
+  ACCEL_TRY(accel__image_unset(width, height, "the cropped image", &to));
   for (int32_t y = 0; y < height; y++) {
     const int64_t sy = (int64_t)top + y;
     uint8_t *out = to.pixels + (size_t)y * (size_t)width * 3;
-    for (int32_t x = 0; x < width; x++) memcpy(out + 3 * x, fill, 3);
-    if (sy < 0 || sy >= image->height) continue;
-    const int32_t begin = left < 0 ? -left : 0;
-    const int64_t end = image->width - (int64_t)left < width ? image->width - (int64_t)left : width;
-    if (end > begin)
-      memcpy(out + 3 * begin, image->pixels + ((size_t)sy * (size_t)image->width + (size_t)(left + begin)) * 3,
-             (size_t)(end - begin) * 3);
+    const int64_t begin = left < 0 ? -(int64_t)left : 0,
+                  end = image->width - (int64_t)left < width ? image->width - (int64_t)left : width;
+    const bool inside = sy >= 0 && sy < image->height && end > begin;
+    for (int64_t x = 0; x < (inside ? begin : width); x++) memcpy(out + 3 * x, fill, 3);
+    for (int64_t x = inside ? end : width; x < width; x++) memcpy(out + 3 * x, fill, 3);
+    if (!inside) continue;
+    memcpy(out + 3 * begin, image->pixels + ((size_t)sy * (size_t)image->width + (size_t)(left + begin)) * 3,
+           (size_t)(end - begin) * 3);
   }
   accel__image_free(image);
   *image = to;

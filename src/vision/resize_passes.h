@@ -1,4 +1,5 @@
-/* resize_passes.h - the two passes of resize.c for weights of 16 bits, by instructions that not every processor has.
+/* resize_passes.h - the two passes of resize.c for weights of 16 bits, and the last step of pixels.c, by instructions that
+ * not every processor has.
  *
  * A pass sums `count` weighted input pixels for each output pixel in 32 bits, adds half a unit, shifts `precision` bits out
  * and clips to 0 .. 255: integers, so results are those of the plain loops.
@@ -23,5 +24,9 @@ void accel__resize_columns(const accel__taps *t, const uint8_t *row, const uint8
                            uint8_t *out, uint8_t *out_next);
 /* Output row y from rows of `bytes` bytes. */
 void accel__resize_rows(const accel__taps *t, const uint8_t *pixels, int64_t bytes, int32_t y, uint8_t *out);
+/* to[c][x] = (byte - offset[c]) / scale[c], or byte * scale[c], for the first pixels of a row of n, as many as are done at a
+ * time: answers how many. */
+int64_t accel__spread_row(const uint8_t *row, int64_t n, const float offset[3], const float scale[3], bool divides,
+                          float *const to[3]);
 
 #endif
