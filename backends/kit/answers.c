@@ -156,6 +156,7 @@ int32_t kit_estimate(const kit_backend *backend, const accel_plugin_program *pro
   }
   e.peak_load = e.weights + largest;
   if (!rc) rc = estimate_scratch(backend, p, &o, &e.scratch, error);
+  if (e.scratch && !backend->alloc) e.scratch = kit_room_bytes(e.scratch);
   estimate_states(p, &o, &e);
   kit_program_free(p);
   if (!rc) memcpy(out, &e, out->size < sizeof e ? out->size : sizeof e);

@@ -7,10 +7,17 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
+static uint64_t unit_of(uint64_t bytes) { return bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN; }
+
+uint64_t kit_room_bytes(uint64_t bytes) {
+  const uint64_t unit = unit_of(bytes);
+  return (bytes ? bytes + unit - 1 : unit) / unit * unit;
+}
+
 void *kit_room(uint64_t bytes) {
-  const uint64_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : KIT_ALIGN;
+  const uint64_t unit = unit_of(bytes);
   if (bytes > SIZE_MAX - unit) return NULL;
-  const uint64_t all = (bytes ? bytes + unit - 1 : unit) / unit * unit;
+  const uint64_t all = kit_room_bytes(bytes);
   void *room = aligned_alloc(unit, all);
 #if defined(MADV_HUGEPAGE)
   if (room && unit == HUGE_PAGE) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */

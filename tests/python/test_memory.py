@@ -1,5 +1,5 @@
-"""`accel fit` beside what a process that generates has in memory: weights, KV cache, scratch and results, within 2 % and 3 MB, at four precisions; and no
-more than the packed weights, the cache and 64 MB.
+"""`accel fit` beside what a process that generates has in memory: weights, KV cache, scratch and results, within 2 % and 4 MB (code
+that was read, ends of huge pages), at four precisions; and no more than the packed weights, the cache and 64 MB.
 
     ACCEL_BUILD=... python3 test_memory.py --measure CONFIG.json [SEQ [NEW [PRECISION ...]]]     prints both for a model of random weights
 """
@@ -53,16 +53,15 @@ def in_a_process(config, precision, seq, new):
 
 class Memory(unittest.TestCase):
     def test_fit_is_true_of_generation(self):
-        with open(os.environ["ACCEL_LIBRARY"], "rb") as f:
-            library = f.read()
-        if b"__asan_init" in library or b"__tsan_init" in library:
+        with open(os.path.join(BUILD, "bin", "accel"), "rb") as f:
+            program = f.read()
+        if b"__asan_init" in program or b"__tsan_init" in program:
             self.skipTest("sanitizers take memory of their own")
-        for name, config in MODELS.items():
-            for precision in PRECISIONS:
-                with self.subTest(model=name, precision=precision):
-                    found = in_a_process(config, precision, 160, 8)
-                    self.assertLess(abs(found["grown"] - found["total"]), 0.02 * found["total"] + 3e6, found)
-                    self.assertLess(found["grown"], found["weights"] + found["state"] + (64 << 20), found)
+        for name, precision in [("tied", p) for p in PRECISIONS] + [("untied", "int8"), ("mamba", "bf16")]:
+            with self.subTest(model=name, precision=precision):
+                found = in_a_process(MODELS[name], precision, 160, 8)
+                self.assertLess(abs(found["grown"] - found["total"]), 0.02 * found["total"] + 4e6, found)
+                self.assertLess(found["grown"], found["weights"] + found["state"] + (64 << 20), found)
 
 
 if __name__ == "__main__":
