@@ -5,6 +5,15 @@
 #include <string.h>
 #include <time.h>
 
+enum { ENCODED_TOGETHER = 32 };
+
+/* Requests whose encoders run together. */
+typedef struct reading {
+  accel__encode_item item[ENCODED_TOGETHER];
+  accel__request *request[ENCODED_TOGETHER];
+  uint32_t n, tokens;
+} reading;
+
 /* Where a step's item comes from. */
 typedef struct accel__fed {
   accel__request *request;
@@ -166,16 +175,54 @@ static void blame(accel__engine *e, accel__request *r, accel_status status) {
   }
 }
 
-static accel_status seat(accel__engine *e, accel__request *r) {
+/* Runs what was put together; where that fails each alone, so that the one to blame fails alone. */
+static void encode(accel__engine *e, reading *g) {
+  const uint32_t n = g->n;
+  const accel_status all = n ? e->model->encode(e->model->self, g->item, n) : ACCEL_OK;
+  g->n = g->tokens = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    accel__request *r = g->request[i];
+    const accel_status status = all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
+    if (status != ACCEL_OK)
+      blame(e, r, status);
+    else if (r->prefills)
+      r->running[0].held = r->encoder.ids.n;
+  }
+}
+
+/* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has; others one by one. */
+static void add_reading(accel__engine *e, reading *g, accel__request *r) {
+  const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, tokens = r->encoder.ids.n;
+  const bool alone = r->prefills || r->encoder.n_tensors > 0;
+  if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most)) encode(e, g);
+  g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder};
+  g->request[g->n++] = r;
+  g->tokens += tokens;
+  if (alone) encode(e, g);
+}
+
+static accel_status seat(accel__engine *e, accel__request *r, reading *g) {
   accel__hypothesis *h = &r->running[0];
   if (h->sequence >= 0) return ACCEL_OK;
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
   if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
-  if (!r->encodes) return ACCEL_OK;
-  ACCEL_TRY(e->model->encode(e->model->self, h->sequence, &r->encoder));
-  if (r->prefills) h->held = r->encoder.ids.n;
+  if (r->encodes) add_reading(e, g, r);
   return ACCEL_OK;
+}
+
+/* Gives every request that has none a sequence; answers how many go on. */
+static uint32_t seat_all(accel__engine *e) {
+  reading g;
+  uint32_t left = 0;
+  g.n = g.tokens = 0;
+  for (accel__request *r = e->active; r; r = r->next) {
+    accel_status status = seat(e, r, &g);
+    if (status != ACCEL_OK) blame(e, r, status);
+  }
+  encode(e, &g);
+  for (accel__request *r = e->active; r; r = r->next) left += !r->finished;
+  return left;
 }
 
 void accel__engine_join(accel__engine *e, accel__request *r) {
@@ -286,12 +333,8 @@ static void leave(accel__engine *e) {
 }
 
 void accel__engine_step(accel__engine *e) {
-  uint32_t fed = 0, several = 0;
-  for (accel__request *r = e->active; r; r = r->next) {
-    accel_status status = seat(e, r);
-    if (status != ACCEL_OK) blame(e, r, status);
-    several += !r->finished;
-  }
+  uint32_t fed = 0;
+  const uint32_t several = seat_all(e);
   accel_status status = run(e, NULL, &fed);
   if (status == ACCEL_OK) {
     take(e, fed);

@@ -138,19 +138,39 @@ static accel_status check_tensors(const accel__model_stepper *s, const accel__mo
   return ACCEL_OK;
 }
 
-static accel_status encode(void *self, int32_t sequence, const accel__encoder_input *in) {
+/* The tokens of all items into s->ids, and what a batch says of them. */
+static accel_status read_items(accel__model_stepper *s, const accel__encode_item *items, uint32_t n, accel__batch *batch) {
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) tokens += items[i].input->ids.n;
+  ACCEL_TRY(reserve(s, n, tokens));
+  int32_t *at = s->ids;
+  for (uint32_t i = 0; i < n; i++) {
+    const accel__ids ids = items[i].input->ids;
+    s->lengths[i] = (int32_t)ids.n;
+    s->held[i] = 0;
+    s->sequence[i] = items[i].sequence;
+    if (ids.n) memcpy(at, ids.id, ids.n * sizeof *at);
+    at += ids.n;
+  }
+  *batch = (accel__batch){.n = n, .lengths = s->lengths, .tokens = tokens, .sequence = s->sequence, .held = s->held};
+  return ACCEL_OK;
+}
+
+static accel_status encode(void *self, const accel__encode_item *items, uint32_t n) {
   accel__model_stepper *s = self;
   const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
+  const accel__encoder_input *in = items[0].input; /* of several none has tensors */
   const uint32_t first = 0;
-  int32_t length = (int32_t)in->ids.n, none = 0, ids = input_index(e, "input_ids");
+  const int32_t ids = input_index(e, "input_ids");
   void *owned[MAX_INPUTS] = {0};
   accel__result result = {0};
-  accel__batch batch = {.n = 1, .lengths = &length, .tokens = in->ids.n, .sequence = &sequence, .held = &none};
+  accel__batch batch;
+  ACCEL_TRY(read_items(s, items, n, &batch));
   accel_status status = check_tensors(s, e, in);
-  if (status == ACCEL_OK && in->ids.n && ids < 0)
+  if (status == ACCEL_OK && batch.tokens && ids < 0)
     status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no 'input_ids'", s->session->ep->name,
                          s->session->ep->model->architecture);
-  if (ids >= 0) batch.value[ids] = in->ids.id;
+  if (ids >= 0 && batch.tokens) batch.value[ids] = s->ids;
   for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
     if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);

@@ -20,6 +20,12 @@ typedef struct accel__encoder_input {
   uint32_t n_tensors;
 } accel__encoder_input;
 
+/* What is read for one sequence. */
+typedef struct accel__encode_item {
+  int32_t sequence;
+  const accel__encoder_input *input;
+} accel__encode_item;
+
 /* One sequence's part of a step. */
 typedef struct accel__step_item {
   int32_t sequence;
@@ -37,9 +43,10 @@ typedef struct accel__stepper {
   size_t vocab;
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
-  /* Runs the encoder for a sequence that has nothing yet, or a decoder over ids and the pictures they show, which the
-   * sequence then holds; NULL: there is neither. */
-  accel_status (*encode)(void *self, int32_t sequence, const accel__encoder_input *input);
+  /* Runs the encoder for sequences that have nothing yet, or a decoder over ids and the pictures they show, which the
+   * sequence then holds; several at once only where all inputs are tokens alone.  NULL: there is neither.  A failed call
+   * leaves the sequences with nothing. */
+  accel_status (*encode)(void *self, const accel__encode_item *items, uint32_t n);
   accel_status (*copy)(void *self, int32_t from, int32_t to); /* `to` becomes what `from` is; memory is shared */
   void (*drop)(void *self, int32_t sequence);                 /* forgets it; its number may come again */
   int32_t (*number)(void *self);                              /* one that is not in use; -1: no memory */

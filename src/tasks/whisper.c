@@ -135,7 +135,8 @@ static accel_status encode_segment(run *r, job *j) {
     memcpy(j->input + m * frames, j->sound.values + m * j->sound.width + j->seek, (size_t)j->span * sizeof *j->input);
   const accel_tensor features = {"input_features", ACCEL_F32, 3, {1, mels, frames}, j->input};
   if ((j->base = model->number(model->self)) < 0) return accel__no_memory(0);
-  return model->encode(model->self, j->base, &(accel__encoder_input){.tensor = &features, .n_tensors = 1});
+  const accel__encoder_input input = {.tensor = &features, .n_tensors = 1};
+  return model->encode(model->self, &(accel__encode_item){j->base, &input}, 1);
 }
 
 static void drop_base(run *r, job *j) {

@@ -1,5 +1,5 @@
-/* cpu_gemv_bench.c - linears of one to four rows, as decoding runs them: how fast coded weights stream, beside what limits
- * them.
+/* cpu_gemv_bench.c - linears of one to sixteen rows, as decoding runs them: how fast coded weights stream, beside what
+ * limits them.
  *
  *   cpu_gemv_bench [--isa NAME] [--format NAME] [--threads 1|2|..] [--rows M] [--shape N,K] [--mib MIB] [--rounds N]
  *
@@ -14,52 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #include "bench.h"
 #include "integer_weights.h"
+#include "read_all.h"
 
-enum { MAX_ROUNDS = 32, MAX_THREADS = 64, MAX_ROWS = 4 };
-
-/* ---- reading alone ---- */
-
-static volatile uint64_t sink;
-typedef uint64_t v8 __attribute__((vector_size(64)));
-#define READ                                                  \
-  {                                                           \
-    v8 a = {0}, b = {0}, c = {0}, d = {0};                    \
-    const v8 *p = (const v8 *)from;                           \
-    for (int64_t i = 0; i + 256 <= bytes; i += 256, p += 4) { \
-      __builtin_prefetch((const char *)p + 4096);             \
-      __builtin_prefetch((const char *)p + 4160);             \
-      __builtin_prefetch((const char *)p + 4224);             \
-      __builtin_prefetch((const char *)p + 4288);             \
-      a ^= p[0], b ^= p[1], c ^= p[2], d ^= p[3];             \
-    }                                                         \
-    a ^= b ^ c ^ d;                                           \
-    sink += a[0];                                             \
-  }
-static void read_plain(const char *from, int64_t bytes) READ
-#if defined(__x86_64__)
-    __attribute__((target("avx2"))) static void read_avx2(const char *from, int64_t bytes) READ
-    __attribute__((target("avx512f"))) static void read_avx512(const char *from, int64_t bytes) READ
-#endif
-    static void read_all(cpu_isa isa, const char *from, int64_t bytes) {
-#if defined(__x86_64__)
-  if (isa >= CPU_ISA_AVX512) {
-    read_avx512(from, bytes);
-    return;
-  }
-  if (isa >= CPU_ISA_AVX2) {
-    read_avx2(from, bytes);
-    return;
-  }
-#endif
-  (void)isa;
-  read_plain(from, bytes);
-}
+enum { MAX_ROUNDS = 32, MAX_THREADS = 64, MAX_ROWS = 16 };
 
 /* ---- the work of one thread ---- */
 
@@ -199,7 +159,7 @@ int main(int argc, char **argv) {
       i++;
     else
       return fprintf(stderr,
-                     "usage: cpu_gemv_bench [--isa NAME] [--format NAME] [--threads N] [--rows 1-4] [--shape N,K] [--mib "
+                     "usage: cpu_gemv_bench [--isa NAME] [--format NAME] [--threads N] [--rows 1-16] [--shape N,K] [--mib "
                      "MIB] [--rounds N]\n"),
              2;
   }

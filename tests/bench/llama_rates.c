@@ -2,7 +2,7 @@
  *
  *   cc -O2 -I LLAMA/include -I LLAMA/ggml/include llama_rates.c -L BUILD/bin -lllama -lggml -lggml-base -o llama_rates
  *   llama_rates MODEL.gguf --threads N [--seq 128] [--new 17] [--batch 1] [--iters 3]
- *   llama_rates quantize FROM.gguf TO.gguf Q4_0|Q4_K_M|Q8_0
+ *   llama_rates quantize FROM.gguf TO.gguf Q4_0|Q4_K_M|Q8_0|F32
  *
  * Not part of the build, which knows nothing of llama.cpp.  `batch` sequences of `seq` tokens are fed (logits of each one's
  * last), then one token each, new - 1 times; ids are the same seeded ones in every run.  Medians over the iterations. */
@@ -39,6 +39,7 @@ static int quantize(const char *from, const char *to, const char *type) {
   struct llama_model_quantize_params how = llama_model_quantize_default_params();
   how.ftype = !strcmp(type, "Q4_0")   ? LLAMA_FTYPE_MOSTLY_Q4_0
               : !strcmp(type, "Q8_0") ? LLAMA_FTYPE_MOSTLY_Q8_0
+              : !strcmp(type, "F32")  ? LLAMA_FTYPE_ALL_F32
                                       : LLAMA_FTYPE_MOSTLY_Q4_K_M;
   how.nthread = 2;
   return (int)llama_model_quantize(from, to, &how);

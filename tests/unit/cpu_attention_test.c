@@ -346,6 +346,19 @@ static void test_decode(void **state) {
   release();
 }
 
+/* Heads of one query row, which go past the keys together: as many as there are kernels for, and more. */
+static void test_heads(void **state) {
+  (void)state;
+  for (int i = 0; i < 22; i++) {
+    attention t =
+        make(2 + i % 11, pick(1, 700), pick(1, i < 18 ? 140 : 600), pick(1, 280), dtype_of(i), i < 12, i % 3 ? PLAIN : SINK);
+    t.a.step = 0;
+    kernels.decode(&t.a, 0, t.rows);
+    check_attention(&t);
+    release();
+  }
+}
+
 /* A range of keys: largest score, sum of exponentials and values, sinks left out. */
 static void check_part(const attention *t, const float *part) {
   const cpu_attention *a = &t->a;
@@ -454,7 +467,8 @@ static void test_special(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention), cmocka_unit_test(test_long),  cmocka_unit_test(test_decode),
-      cmocka_unit_test(test_parts),     cmocka_unit_test(test_store), cmocka_unit_test(test_special),
+      cmocka_unit_test(test_heads),     cmocka_unit_test(test_parts), cmocka_unit_test(test_store),
+      cmocka_unit_test(test_special),
   };
   CPU_GUARD_RUN(tests);
 }

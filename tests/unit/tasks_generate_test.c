@@ -13,9 +13,11 @@ enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 256, POISON = 39 };
 typedef struct fake {
   bool used[SEQUENCES];
   uint32_t n[SEQUENCES];
+  uint32_t n_read[SEQUENCES];
+  uint64_t read[SEQUENCES]; /* hash of what the encoder read */
   int32_t ids[SEQUENCES][LONGEST];
   float scores[SEQUENCES][VOCAB];
-  uint32_t steps, most_tokens, copies;
+  uint32_t steps, most_tokens, copies, encodes, most_encoded;
 } fake;
 
 static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
@@ -34,7 +36,7 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
     f->n[q] += items[i].n;
     tokens += items[i].n;
     for (uint32_t t = 0; t < VOCAB; t++) {
-      uint64_t h = accel__hash(f->ids[q], f->n[q] * sizeof(int32_t), t + 1);
+      uint64_t h = accel__hash(f->ids[q], f->n[q] * sizeof(int32_t), t + 1 + f->read[q]);
       f->scores[i][t] = t == POISON ? -50.0f : (float)((double)(h >> 40) / 4e6);
     }
     items[i].scores = f->scores[i];
@@ -44,11 +46,31 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
   return ACCEL_OK;
 }
 
+/* What an encoder reads stands before the decoder's tokens, as far as scores are concerned. */
+static accel_status fake_encode(void *self, const accel__encode_item *items, uint32_t n) {
+  fake *f = self;
+  uint32_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    tokens += items[i].input->ids.n;
+    assert_true(f->used[items[i].sequence] && !f->n_read[items[i].sequence]);
+    if (items[i].input->ids.id[0] == POISON) return accel__fail(ACCEL_ERROR_LIMIT, "an encoder is poisoned");
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    f->n_read[items[i].sequence] = items[i].input->ids.n;
+    f->read[items[i].sequence] = accel__hash(items[i].input->ids.id, items[i].input->ids.n * sizeof(int32_t), 1);
+  }
+  f->encodes++;
+  f->most_encoded = tokens > f->most_encoded ? tokens : f->most_encoded;
+  return ACCEL_OK;
+}
+
 static accel_status fake_copy(void *self, int32_t from, int32_t to) {
   fake *f = self;
   assert_true(f->used[from] && f->used[to]);
   memcpy(f->ids[to], f->ids[from], sizeof f->ids[to]);
   f->n[to] = f->n[from];
+  f->n_read[to] = f->n_read[from];
+  f->read[to] = f->read[from];
   f->copies++;
   return ACCEL_OK;
 }
@@ -56,7 +78,8 @@ static void fake_drop(void *self, int32_t sequence) {
   fake *f = self;
   assert_true(f->used[sequence]);
   f->used[sequence] = false;
-  f->n[sequence] = 0;
+  f->n[sequence] = f->n_read[sequence] = 0;
+  f->read[sequence] = 0;
 }
 static int32_t fake_number(void *self) {
   fake *f = self;
@@ -69,8 +92,13 @@ static void check_all_dropped(const fake *f) {
 }
 
 static accel__stepper stepper_of(fake *f) {
-  return (accel__stepper){
-      .self = f, .vocab = VOCAB, .step = fake_step, .copy = fake_copy, .drop = fake_drop, .number = fake_number};
+  return (accel__stepper){.self = f,
+                          .vocab = VOCAB,
+                          .step = fake_step,
+                          .encode = fake_encode,
+                          .copy = fake_copy,
+                          .drop = fake_drop,
+                          .number = fake_number};
 }
 
 /* ---- requests ---- */
@@ -187,6 +215,54 @@ static void test_failure_alone(void **state) {
   for (int i = 0; i < 2; i++) accel__request_end(&good[i], NULL);
   accel__request_end(&bad, NULL);
   accel__request_end(&solo, NULL);
+  accel__engine_free(&e);
+  accel__engine_free(&lone);
+}
+
+static accel__request translation_of(const accel__generate_config *c, uint32_t prompt) {
+  accel__request r = request_of(c, prompt);
+  r.encodes = true;
+  r.encoder.ids = r.prompt;
+  r.prompt.n = 1;
+  return r;
+}
+
+/* Requests that join together are encoded together, but no more tokens at once than a step has; whoever cannot be encoded
+ * fails alone. */
+static void test_encoders(void **state) {
+  static fake f, g;
+  static const int32_t poisoned[] = {POISON, 5};
+  accel__generate_config c[PROMPTS];
+  accel__request joint[PROMPTS], bad, solo;
+  accel__stepper model = stepper_of(&f), other = stepper_of(&g);
+  accel__engine e = {.model = &model, .step_tokens = 14}, lone = {.model = &other};
+  (void)state;
+  for (uint32_t i = 0; i < PROMPTS; i++) {
+    c[i] = kind((int)i);
+    joint[i] = translation_of(&c[i], i);
+  }
+  run_to_end(&e, joint, PROMPTS, PROMPTS);
+  assert_int_equal(f.encodes, 2); /* of 3 + 9 + 1 and of 5 + 2 tokens */
+  assert_int_equal(f.most_encoded, 13);
+  for (uint32_t i = 0; i < PROMPTS; i++) {
+    solo = translation_of(&c[i], i);
+    run_to_end(&lone, &solo, 1, 1);
+    check_same(&joint[i], &solo);
+    accel__request_end(&solo, NULL);
+    accel__request_end(&joint[i], NULL);
+    joint[i] = translation_of(&c[i], i);
+  }
+  bad = translation_of(&c[0], 0);
+  bad.encoder.ids = (accel__ids){poisoned, 2};
+  assert_int_equal(accel__request_begin(&bad), ACCEL_OK);
+  accel__engine_join(&e, &bad);
+  run_to_end(&e, joint, 2, 2);
+  assert_int_equal(bad.status, ACCEL_ERROR_LIMIT);
+  assert_non_null(strstr(bad.message, "poisoned"));
+  assert_true(joint[0].status == ACCEL_OK && joint[1].status == ACCEL_OK && joint[0].n_done && joint[1].n_done);
+  check_all_dropped(&f);
+  for (int i = 0; i < 2; i++) accel__request_end(&joint[i], NULL);
+  accel__request_end(&bad, NULL);
   accel__engine_free(&e);
   accel__engine_free(&lone);
 }
@@ -561,10 +637,10 @@ static void test_queue(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_company), cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_no_waste),
-      cmocka_unit_test(test_cancel),  cmocka_unit_test(test_pieces),        cmocka_unit_test(test_stop_strings),
-      cmocka_unit_test(test_llama),   cmocka_unit_test(test_refusals),      cmocka_unit_test(test_sessions),
-      cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_company),      cmocka_unit_test(test_failure_alone), cmocka_unit_test(test_encoders),
+      cmocka_unit_test(test_no_waste),     cmocka_unit_test(test_cancel),        cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),         cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_sessions),     cmocka_unit_test(test_queue),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

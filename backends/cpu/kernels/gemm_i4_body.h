@@ -112,6 +112,7 @@ typedef struct bytes {
   float scale[BLOCKS * GEMM_COLS] __attribute__((aligned(64)));
   char codes[CPU_I4_BLOCK * GEMM_COLS] __attribute__((aligned(64))); /* [k/4][COLS][4] */
   int64_t k, block;
+  int64_t read; /* bytes of a panel that eight k were read from, scales and zeros included */
 } bytes;
 
 V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *block, int64_t k, bytes *to) {
@@ -120,6 +121,7 @@ V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *b
   float *scale = to->scale;
   to->k = CPU_I4_BLOCK / l.block * l.block < g->k - k ? CPU_I4_BLOCK / l.block * l.block : g->k - k;
   to->block = l.block;
+  to->read = l.step_bytes + l.side * 8 / l.block;
   for (int64_t at = 0; at < to->k; at += l.block, scale += GEMM_COLS) {
     const int64_t steps = ((to->k - at < l.block ? to->k - at : l.block) + 7) / 8;
     const char *w = block + l.side;
@@ -129,7 +131,6 @@ V_INLINE const char *write_out(const int store, const cpu_gemm *g, const char *b
       v_store(scale + j * V, scales(g->scale, block, j * V));
     }
     for (int64_t s = 0; s < steps; s++, w += DOT_STEP, codes += 2 * DOT_STEP) {
-      for (int j = 0; j < DOT_STEP; j += 64) v_prefetch_far(w + FAR + j);
       for (int j = 0; j < GEMM_VECS; j++) {
         vi both = i_load(w + j * 4 * V);
         i_store(codes + j * 4 * V, value_of(store, i_low(both), zero[j]));
@@ -151,15 +152,17 @@ static const char *write_e2m1(const cpu_gemm *g, const char *block, int64_t k, b
   return write_out(ACCEL_PLUGIN_E2M1, g, block, k, to);
 }
 
-/* tile[rows][COLS] += the part of k that is written out; x is at its first k */
-V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w, float *tile) {
+/* tile[rows][COLS] += the part of k that is written out; x is at its first k.  Meanwhile asks for as many codes at `ahead`,
+ * if it is not NULL. */
+V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile) {
   const char *codes = w->codes;
   const float *scale = w->scale;
   for (int64_t at = 0; at < w->k; at += w->block, scale += GEMM_COLS) {
     const int64_t steps = ((w->k - at < w->block ? w->k - at : w->block) + 7) / 8 * 2;
     dot_sums sum;
-    dot_rows(rows, 1, 2, steps, x + at, ldx, codes, NULL, 0, sum);
+    dot_rows(rows, 1, 2, steps, x + at, ldx, codes, ahead, w->read, sum);
     codes += steps * DOT_STEP;
+    if (ahead) ahead += steps / 2 * w->read;
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf s = v_load(scale + j * V);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
@@ -170,9 +173,11 @@ V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const by
   }
 }
 
-typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, float *tile);
-#define DOT_TILE(rows) \
-  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, float *tile) { add_blocks(rows, x, ldx, w, tile); }
+typedef void tile_fn(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile);
+#define DOT_TILE(rows)                                                                                     \
+  static void tile_##rows(const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile) { \
+    add_blocks(rows, x, ldx, w, ahead, tile);                                                              \
+  }
 DOT_TILES
 
 /* Rows [row, row + rows), at most TILES tiles, of one panel. */
@@ -185,7 +190,7 @@ static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
     block = (g->store == ACCEL_PLUGIN_I4 ? write_i4 : g->store == ACCEL_PLUGIN_U4 ? write_u4 : write_e2m1)(g, block, k, &w);
     for (int64_t i = 0, height; i < rows; i += height) {
       height = dot_height(rows - i);
-      tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, tile + i * GEMM_COLS);
+      tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, i ? NULL : block, tile + i * GEMM_COLS);
     }
   }
   for (int64_t i = 0; i < rows; i++)

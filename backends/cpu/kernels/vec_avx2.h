@@ -146,6 +146,18 @@ V_INLINE float v_largest(vf x) {
 V_INLINE void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
+/* Lane i: the sum of x[i], lanes a half apart first, then a quarter and so on. */
+V_INLINE vf v_sums(const vf x[V]) {
+  vf half[4], pair[2];
+  for (int i = 0; i < 4; i++)
+    half[i] = _mm256_add_ps(_mm256_permute2f128_ps(x[i], x[i + 4], 0x20), _mm256_permute2f128_ps(x[i], x[i + 4], 0x31));
+  for (int i = 0; i < 2; i++)
+    pair[i] =
+        _mm256_add_ps(_mm256_unpacklo_ps(half[2 * i], half[2 * i + 1]), _mm256_unpackhi_ps(half[2 * i], half[2 * i + 1]));
+  const __m256d a = _mm256_castps_pd(pair[0]), b = _mm256_castps_pd(pair[1]);
+  return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+}
+
 /* Eight rows of eight: x[i] holds row i, becomes column i. */
 V_INLINE void v_transpose(vf x[V]) {
   vf t[V], u[V];

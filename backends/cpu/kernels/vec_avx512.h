@@ -113,6 +113,23 @@ V_INLINE float v_largest(vf x) { return _mm512_reduce_max_ps(x); }
 V_INLINE void v_prefetch_far(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 V_INLINE void v_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T0); }
 
+/* Lane i: the sum of x[i], lanes a half apart first, then a quarter and so on. */
+V_INLINE vf v_sums(const vf x[V]) {
+  vf half[8], quarter[4], pair[2];
+  for (int i = 0; i < 8; i++) {
+    const vf a = x[i % 4 + i / 4 * 8], b = x[i % 4 + i / 4 * 8 + 4];
+    half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+  }
+  for (int i = 0; i < 4; i++)
+    quarter[i] =
+        _mm512_add_ps(_mm512_shuffle_f32x4(half[i], half[i + 4], 0x88), _mm512_shuffle_f32x4(half[i], half[i + 4], 0xdd));
+  for (int i = 0; i < 2; i++)
+    pair[i] = _mm512_add_ps(_mm512_unpacklo_ps(quarter[2 * i], quarter[2 * i + 1]),
+                            _mm512_unpackhi_ps(quarter[2 * i], quarter[2 * i + 1]));
+  const __m512d a = _mm512_castps_pd(pair[0]), b = _mm512_castps_pd(pair[1]);
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+}
+
 /* Sixteen rows of sixteen: x[i] holds row i, becomes column i. */
 V_INLINE void v_transpose(vf x[V]) {
   vf t[V];

@@ -124,6 +124,9 @@ V_INLINE float v_largest(vf x) {
 V_INLINE void v_prefetch_far(const void *p) { __builtin_prefetch(p, 0, 2); }
 V_INLINE void v_prefetch(const void *p) { __builtin_prefetch(p); }
 
+/* Lane i: the sum of x[i], lanes a half apart first. */
+V_INLINE vf v_sums(const vf x[V]) { return (vf){v_sum(x[0]), v_sum(x[1]), v_sum(x[2]), v_sum(x[3])}; }
+
 /* Four rows of four: x[i] holds row i, becomes column i. */
 V_INLINE void v_transpose(vf x[V]) {
   vf y[V];
