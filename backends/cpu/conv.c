@@ -303,9 +303,10 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
-static int32_t conv_coded(const cpu_self *s, const kit_launch *l, const cpu_conv *w) {
-  cpu_conv_call c = {.kernels = &s->kernels,
-                     .w = w,
+/* What conv_i8.c is asked; of operands that lie channels last as `s` has settled it, of none without. */
+static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l) {
+  cpu_conv_call c = {.kernels = kernels,
+                     .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
                      .plane = cpu_plane_of(l, &l->in[1]),
                      .count = l->in[0].dim[0],
                      .channels = l->in[1].dim[1],
@@ -316,9 +317,11 @@ static int32_t conv_coded(const cpu_self *s, const kit_launch *l, const cpu_conv
                      .y = kit_f32(&l->out[0])};
   c.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   c.alpha = kit_act_alpha(l->node, c.act);
+  c.x_last = s && cpu_conv_last(&s->convs, kit_operand(l->node, 0));
+  c.residual_last = s && cpu_conv_last(&s->convs, kit_operand(l->node, 3));
+  c.y_last = s && cpu_conv_last(&s->convs, l->node->out[0]);
   flatten(&c.plane);
-  cpu_conv_i8(&c, l);
-  return ACCEL_PLUGIN_OK;
+  return c;
 }
 
 int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -326,7 +329,11 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (over_rows(l)) return conv_rows(s, l, w, error);
-  if (w->form == CPU_CONV_I8) return conv_coded(s, l, w);
+  if (w->form == CPU_CONV_I8) {
+    const cpu_conv_call c = call_of(s, &s->kernels, l);
+    cpu_conv_i8(&c, l);
+    return ACCEL_PLUGIN_OK;
+  }
   images j = {.kernels = &s->kernels,
               .w = w,
               .plane = cpu_plane_of(l, &l->in[1]),
@@ -421,17 +428,16 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_
   return ACCEL_PLUGIN_OK;
 }
 
-static uint64_t coded_workspace(const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
-  cpu_plane p = cpu_plane_of(l, &l->in[1]);
-  flatten(&p);
-  return cpu_conv_i8_workspace(kernels, &p, l->in[0].dim[0], l->in[1].dim[1], l->out[0].dim[1], workers);
+static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
+  const cpu_conv_call c = call_of(self, kernels, l);
+  return cpu_conv_i8_workspace(&c, workers);
 }
 
 uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
   if (!workers) workers = 1;
   if (over_rows(l)) return rows_workspace(l, workers);
   if (self && self->convs.of[l->index] >= 0 && self->convs.at[self->convs.of[l->index]].form == CPU_CONV_I8)
-    return coded_workspace(kernels, l, workers);
+    return coded_workspace(self, kernels, l, workers);
   cpu_plane p = cpu_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
     int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * area(p.kernel) * area(p.in);
@@ -441,6 +447,6 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
   const int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all) : room_of(&p, w[1] == 1 && groups > 1);
   const uint64_t bytes = (uint64_t)(room * workers) * sizeof(float),
-                 coded = self || groups > 1 ? 0 : coded_workspace(kernels, l, workers);
+                 coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);
   return bytes > coded ? bytes : coded;
 }

@@ -1,8 +1,9 @@
 /* conv_i8.c - convolutions over int8 weights: the image as codes, channels last, with the border that padding asks for; then
  * the linear kernel over rows of codes, one pixel of the result each.
  *
- * An image has one scale and one zero, from its smallest and largest element: what linear does by rows, here for all that a
- * window can reach.  An image with an infinity or NaN gets a scale that is NaN. */
+ * Planes are coded with one scale and one zero for an image, from its smallest and largest element: windows reach anywhere.
+ * Where the pixels lie channels last (cpu_convs.last), blocks of a pixel's channels have scales of their own, as the rows of
+ * linear have, unless a block would span pixels.  What an infinity or NaN has a part in becomes NaN. */
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ typedef struct coded {
   cpu_conv_call call;
   cpu_x to;
   bool direct;                       /* a row of codes is a pixel of the image: 1x1 */
+  bool by_pixel;                     /* each pixel has scales: codes of its channels, then these */
   int64_t high, wide, pitch, row, k; /* bordered image; bytes from pixel to pixel, and of a row with its scales */
   uint8_t *codes, *rooms;            /* [count][high][wide][pitch]; [workers][room] */
   int64_t room;
@@ -37,8 +39,10 @@ static void extent_task(void *arg, uint32_t index, uint32_t worker) {
                           j->extent + 2 * index);
 }
 
+static bool signed_codes(const coded *j) { return j->to == CPU_X_S8B; }
+
 static void choose_scales(coded *j) {
-  const int most = j->to == CPU_X_U7B ? 127 : 255, flip = j->to == CPU_X_S8B ? 128 : 0;
+  const int most = j->to == CPU_X_U7B ? 127 : 255, flip = signed_codes(j) ? 128 : 0;
   for (int64_t i = 0; i < j->call.count; i++) {
     float low = 0, high = 0; /* low: of the negated elements */
     bool finite = true;
@@ -61,30 +65,45 @@ static void put_scales(const coded *j, int64_t image, uint8_t *row) {
   for (int64_t b = 0; b < blocks; b++) scale[b] = j->scale[image], scale[blocks + b] = j->zero[image];
 }
 
-/* Row `r` of the bordered image. */
+/* `n` pixels that lie channels last, from x on, each with scales. */
+static void code_records(const coded *j, const float *x, int64_t n, uint8_t *to) {
+  const int64_t channels = j->call.channels;
+  cpu_convert_rows(j->call.kernels->convert[j->to], j->to, x, channels, n, channels, to, NULL, NULL);
+}
+
+/* Row `r` of the bordered image.  Outside is 0: codes of zero, or codes, zero and scale that are 0. */
 static void code_row(const coded *j, int64_t image, int64_t r) {
   const cpu_plane *p = &j->call.plane;
   const cpu_coding *how = &j->coding[image];
   const int64_t y = r - p->begin[0], left = p->begin[1] < j->wide ? p->begin[1] : j->wide, pitch = j->pitch,
-                n = p->in[1] < j->wide - left ? p->in[1] : j->wide - left;
-  uint8_t *to = j->codes + (image * j->high + r) * j->wide * pitch;
-  const int outside = (int)how->zero ^ how->flip;
+                channels = j->call.channels, size = area(p->in), n = p->in[1] < j->wide - left ? p->in[1] : j->wide - left;
+  uint8_t *to = j->codes + (image * j->high + r) * j->wide * pitch, *inside = to + left * pitch;
+  const int outside = j->by_pixel ? 0 : (int)how->zero ^ how->flip;
   if (y < 0 || y >= p->in[0]) {
     memset(to, outside, (size_t)(j->wide * pitch));
     return;
   }
   memset(to, outside, (size_t)(left * pitch));
-  j->call.kernels->codes(how, j->call.x + image * j->call.channels * area(p->in) + y * p->in[1], area(p->in), n,
-                         j->call.channels, to + left * pitch, pitch);
-  memset(to + (left + n) * pitch, outside, (size_t)((j->wide - left - n) * pitch));
+  const float *x = j->call.x + image * channels * size + y * p->in[1] * (j->call.x_last ? channels : 1);
+  if (j->by_pixel)
+    code_records(j, x, n, inside);
+  else if (j->call.x_last)
+    j->call.kernels->codes_row(how, x, n * channels, inside);
+  else
+    j->call.kernels->codes(how, x, size, n, channels, inside, pitch);
+  memset(inside + n * pitch, outside, (size_t)((j->wide - left - n) * pitch));
 }
 
 /* Pixels [first, end) of an image without a border, each a row of the product. */
 static void code_pixels(const coded *j, int64_t image, int64_t first, int64_t end) {
-  const int64_t size = area(j->call.plane.in);
+  const int64_t size = area(j->call.plane.in), channels = j->call.channels;
+  const float *x = j->call.x + image * channels * size;
   uint8_t *to = j->codes + (image * size + first) * j->pitch;
-  j->call.kernels->codes(&j->coding[image], j->call.x + image * j->call.channels * size + first, size, end - first,
-                         j->call.channels, to, j->pitch);
+  if (j->by_pixel) {
+    code_records(j, x + first * channels, end - first, to);
+    return;
+  }
+  j->call.kernels->codes(&j->coding[image], x + first, size, end - first, channels, to, j->pitch);
   for (int64_t i = 0; i < end - first; i++) {
     memset(to + i * j->pitch + j->k, 0, (size_t)((j->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP - j->k));
     put_scales(j, image, to + i * j->pitch);
@@ -105,68 +124,114 @@ static void code_task(void *arg, uint32_t index, uint32_t worker) {
 
 /* ---- products ---- */
 
-/* Rows [k][scales] of pixels [first, end): the windows, a run of neighbours in x at a time. */
+/* One row of the product from windows of pixels that have scales. */
+static void gather_records(const coded *j, const uint8_t *from, uint8_t *row) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, blocks = channels / cpu_x_block(j->to), all = cpu_x_blocks(j->to, j->k);
+  float *scale = cpu_x_scales(row, j->k);
+  for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+    for (int64_t kx = 0; kx < p->kernel[1]; kx++, row += channels, scale += blocks) {
+      const uint8_t *pixel = from + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * j->pitch;
+      memcpy(row, pixel, (size_t)channels);
+      memcpy(scale, pixel + channels, (size_t)blocks * sizeof *scale);
+      memcpy(scale + all, pixel + channels + blocks * (int64_t)sizeof *scale, (size_t)blocks * sizeof *scale);
+    }
+}
+
+/* The same with one scale for all, which stands in the row already: runs of neighbours in x at a time. */
+static void gather_codes(const coded *j, const uint8_t *from, uint8_t *row) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t taps = p->dilation[1] == 1 ? 1 : p->kernel[1], run = p->kernel[1] / taps * j->pitch;
+  for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+    for (int64_t kx = 0; kx < taps; kx++, row += run)
+      memcpy(row, from + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * j->pitch, (size_t)run);
+}
+
+/* Rows [k][scales] of pixels [first, end). */
 static const uint8_t *gather(const coded *j, int64_t image, int64_t first, int64_t end, uint8_t *rows) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t line = j->wide * j->pitch, taps = p->dilation[1] == 1 ? 1 : p->kernel[1],
-                run = p->kernel[1] / taps * j->pitch;
+  const int64_t line = j->wide * j->pitch, rest = j->row - j->k;
   const uint8_t *codes = j->codes + image * j->high * line;
   if (j->direct) return codes + first * j->pitch;
-  memset(rows + j->k, 0, (size_t)(j->row - j->k));
-  put_scales(j, image, rows);
+  if (!j->by_pixel) {
+    memset(rows + j->k, 0, (size_t)rest);
+    put_scales(j, image, rows);
+  }
   for (int64_t i = first; i < end; i++) {
-    uint8_t *to = rows + (i - first) * j->row;
-    if (i > first) memcpy(to + j->k, rows + j->k, (size_t)(j->row - j->k)); /* filling and scales */
+    uint8_t *row = rows + (i - first) * j->row;
     const uint8_t *from = codes + i / p->out[1] * p->stride[0] * line + i % p->out[1] * p->stride[1] * j->pitch;
-    for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-      for (int64_t kx = 0; kx < taps; kx++, to += run)
-        memcpy(to, from + ky * p->dilation[0] * line + kx * p->dilation[1] * j->pitch, (size_t)run);
+    if (j->by_pixel) {
+      gather_records(j, from, row);
+      continue;
+    }
+    if (i > first) memcpy(row + j->k, rows + j->k, (size_t)rest); /* filling and scales */
+    gather_codes(j, from, row);
   }
   return rows;
 }
 
-/* Channels [channel, channel + n) of `pixels` pixels to where they belong, from the product [pixels][n]. */
-static void put(const coded *j, int64_t image, int64_t channel, int64_t n, int64_t first, int64_t pixels,
-                const float *product) {
+/* The channels [channel, channel + n) of pixels [first, end) of an image: what one task computes. */
+typedef struct piece {
+  int64_t image, channel, n, first, end;
+} piece;
+
+static piece piece_of(const coded *j, uint32_t index, int64_t *panel, int64_t *panel_end) {
+  const uint32_t strip = index % j->strips, chunk = index / j->strips % j->chunks;
+  const int64_t size = area(j->call.plane.out), cols = j->call.kernels->linear[CPU_FORM_I8].cols;
+  *panel = cpu_share(j->call.w->tiles, strip, j->strips);
+  *panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips);
+  const int64_t left = j->call.outputs - *panel * cols, all = (*panel_end - *panel) * cols;
+  return (piece){.image = index / j->strips / j->chunks,
+                 .channel = *panel * cols,
+                 .n = left < all ? left : all,
+                 .first = cpu_share(size, chunk, j->chunks),
+                 .end = cpu_share(size, chunk + 1, j->chunks)};
+}
+
+/* The product [pixels][n] to where it belongs among planes. */
+static void put(const coded *j, const piece *at, const float *product, bool residual) {
   const cpu_conv_call *c = &j->call;
-  const int64_t size = area(c->plane.out), at = (image * c->outputs + channel) * size + first;
+  const int64_t size = area(c->plane.out), first = (at->image * c->outputs + at->channel) * size + at->first;
   c->kernels->to_planes(&(cpu_planes){.x = product,
-                                      .residual = c->residual ? c->residual + at : NULL,
-                                      .y = c->y + at,
-                                      .ldx = n,
+                                      .residual = residual ? c->residual + first : NULL,
+                                      .y = c->y + first,
+                                      .ldx = at->n,
                                       .ldy = size,
-                                      .pixels = pixels,
-                                      .channels = n,
-                                      .act = c->residual ? c->act : ACCEL_PLUGIN_ACT_NONE,
+                                      .pixels = at->end - at->first,
+                                      .channels = at->n,
+                                      .act = residual ? c->act : ACCEL_PLUGIN_ACT_NONE,
                                       .alpha = c->alpha});
 }
 
+/* A residual that lies channels last is added with the product; the activation follows it. */
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
   const cpu_conv_call *c = &j->call;
-  const cpu_linear_kernel *linear = &c->kernels->linear[CPU_FORM_I8];
-  const uint32_t strip = index % j->strips, chunk = index / j->strips % j->chunks;
-  const int64_t image = index / j->strips / j->chunks, size = area(c->plane.out), first = cpu_share(size, chunk, j->chunks),
-                end = cpu_share(size, chunk + 1, j->chunks), panel = cpu_share(c->w->tiles, strip, j->strips),
-                stop = cpu_share(c->w->tiles, strip + 1, j->strips), channel = panel * linear->cols,
-                left = c->outputs - channel, n = left < (stop - panel) * linear->cols ? left : (stop - panel) * linear->cols;
+  int64_t panel, panel_end;
+  const piece at = piece_of(j, index, &panel, &panel_end);
   uint8_t *room = j->rooms + worker * j->room;
   float *product = (float *)(void *)(room + (j->direct ? 0 : aligned(PIXELS * j->row)));
-  cpu_gemm g = {.n = n,
+  const int64_t last = (at.image * area(c->plane.out) + at.first) * c->outputs + at.channel, pixels = at.end - at.first;
+  const bool later = c->residual && !c->residual_last;
+  cpu_gemm g = {.n = at.n,
                 .k = j->k,
-                .x = gather(j, image, first, end, room),
+                .x = gather(j, at.image, at.first, at.end, room),
                 .ldx = j->direct ? j->pitch : j->row,
                 .w = (const char *)c->w->packed + (uint64_t)panel * c->w->panel_bytes,
                 .panel_bytes = (int64_t)c->w->panel_bytes,
                 .store = ACCEL_PLUGIN_I8,
                 .scale = ACCEL_PLUGIN_F32,
-                .y = product,
-                .ldy = n,
-                .bias = c->bias ? c->bias + channel : NULL,
+                .y = c->y_last ? c->y + last : product,
+                .ldy = c->y_last ? c->outputs : at.n,
+                .bias = c->bias ? c->bias + at.channel : NULL,
+                .residual = c->residual_last ? c->residual + last : NULL,
+                .ldr = c->outputs,
                 .act = c->residual ? ACCEL_PLUGIN_ACT_NONE : c->act,
                 .alpha = c->alpha};
-  linear->run(&g, 0, end - first, 0, stop - panel);
-  put(j, image, channel, n, first, end - first, product);
+  c->kernels->linear[CPU_FORM_I8].run(&g, 0, pixels, 0, panel_end - panel);
+  if (c->residual_last && c->act != ACCEL_PLUGIN_ACT_NONE)
+    for (int64_t i = 0; i < pixels; i++) c->kernels->activate(c->act, c->alpha, g.y + i * g.ldy, g.y + i * g.ldy, at.n);
+  if (!c->y_last) put(j, &at, product, later);
 }
 
 /* ---- launches ---- */
@@ -184,7 +249,8 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
               !p->begin[0] && !p->begin[1];
   for (int i = 0; i < 2; i++)
     *(i ? &j->wide : &j->high) = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
-  j->pitch = j->direct ? j->row : j->call.channels;
+  j->by_pixel = j->call.x_last && (j->direct || j->call.channels % cpu_x_block(j->to) == 0);
+  j->pitch = j->by_pixel || j->direct ? cpu_x_row(j->to, j->call.channels) : j->call.channels;
   j->parts = j->bands = 4 * workers;
   j->chunks = (uint32_t)((size + PIXELS - 1) / PIXELS);
   j->room = aligned(PIXELS * j->call.outputs * (int64_t)sizeof(float)) + (j->direct ? 0 : aligned(PIXELS * j->row));
@@ -207,8 +273,10 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   if (!call->count || !call->outputs || !area(call->plane.out)) return;
   lay_out(&j, call->kernels, workers, l->workspace);
   const uint32_t images = (uint32_t)call->count;
-  cpu_parallel(l, images * j.parts, extent_task, &j);
-  choose_scales(&j);
+  if (!j.by_pixel) {
+    cpu_parallel(l, images * j.parts, extent_task, &j);
+    choose_scales(&j);
+  }
   cpu_parallel(l, images * j.bands, code_task, &j);
   j.strips = at_least(4 * (int64_t)workers / (images * j.chunks), 1);
   if (workers < 2) j.strips = 1;
@@ -216,8 +284,7 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   cpu_parallel(l, images * j.chunks * j.strips, product_task, &j);
 }
 
-uint64_t cpu_conv_i8_workspace(const cpu_kernels *kernels, const cpu_plane *plane, int64_t count, int64_t channels,
-                               int64_t outputs, uint32_t workers) {
-  coded j = {.call = {.plane = *plane, .count = count, .channels = channels, .outputs = outputs}};
-  return (uint64_t)lay_out(&j, kernels, workers ? workers : 1, NULL);
+uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {
+  coded j = {.call = *call};
+  return (uint64_t)lay_out(&j, call->kernels, workers ? workers : 1, NULL);
 }

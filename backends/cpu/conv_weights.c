@@ -263,11 +263,42 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight, const ac
   return bytes;
 }
 
+/* ---- channels last ---- */
+
+static bool is_coded(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  return c->of[node] >= 0 && c->at[c->of[node]].form == CPU_CONV_I8 && p->node[node].out[0] >= 0;
+}
+
+/* Results of coded convolutions that nothing else reads lie channels last, which is how they are computed and how the next
+ * one takes them.  A residual must lie so where the result does. */
+static void lay_channels_last(const accel_plugin_program *p, cpu_convs *c) {
+  for (uint32_t i = 0; i < p->n_node; i++)
+    if (is_coded(p, c, i)) c->last[p->node[i].out[0]] = 1;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t t = kit_operand(&p->node[i], k);
+      if (t >= 0 && !(is_coded(p, c, i) && (k == 0 || k == 3))) c->last[t] = 0;
+    }
+  for (uint32_t e = 0; e < p->n_entry; e++)
+    for (uint32_t i = 0; i < p->entry[e].n_out; i++) c->last[p->entry[e].out[i]] = 0;
+  for (bool changed = true; changed;) { /* each round takes one away, at least */
+    changed = false;
+    for (uint32_t i = 0; i < p->n_node; i++) {
+      if (!is_coded(p, c, i)) continue;
+      const int32_t y = p->node[i].out[0], residual = kit_operand(&p->node[i], 3);
+      if (!c->last[y] || residual < 0 || c->last[residual]) continue;
+      c->last[y] = 0;
+      changed = true;
+    }
+  }
+}
+
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error) {
   out->at = calloc(program->n_node + 1, sizeof *out->at);
   out->of = malloc((program->n_node + 1) * sizeof *out->of);
-  if (!out->at || !out->of) return kit_no_memory(error, program->n_node * sizeof *out->at);
+  out->last = calloc(program->n_tensor + 1, 1);
+  if (!out->at || !out->of || !out->last) return kit_no_memory(error, program->n_node * sizeof *out->at);
   for (uint32_t i = 0; i < program->n_node; i++) {
     cpu_conv c;
     uint32_t at = 0;
@@ -283,6 +314,7 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     int32_t rc = pack(program, &out->at[at], kernels, &format[c.w], host, error);
     if (rc) return rc;
   }
+  lay_channels_last(program, out);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -290,5 +322,6 @@ void cpu_convs_free(cpu_convs *c) {
   for (uint32_t i = 0; i < c->n; i++) free(c->at[i].packed);
   free(c->at);
   free(c->of);
+  free(c->last);
   memset(c, 0, sizeof *c);
 }

@@ -29,8 +29,10 @@ typedef struct cpu_conv {
 typedef struct cpu_convs {
   cpu_conv *at;
   uint32_t n;
-  int32_t *of; /* [n_node]: index into at, -1 none */
+  int32_t *of;   /* [n_node]: index into at, -1 none */
+  uint8_t *last; /* [n_tensor]: 1 when it lies channels last ([count][pixels][channels]) between convolutions over codes */
 } cpu_convs;
+static inline bool cpu_conv_last(const cpu_convs *c, int32_t tensor) { return tensor >= 0 && c->last[tensor]; }
 
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
 bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);

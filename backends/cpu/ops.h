@@ -19,16 +19,16 @@ typedef struct cpu_conv_call {
   const cpu_kernels *kernels;
   const cpu_conv *w;
   cpu_plane plane;
-  int64_t count, channels, outputs; /* images; of an image */
-  const float *x, *bias, *residual; /* [count][channels][in], [outputs] or NULL, like y or NULL */
-  float *y;                         /* [count][outputs][out] */
+  int64_t count, channels, outputs;   /* images; of an image */
+  const float *x, *bias, *residual;   /* [count][channels][in], [outputs] or NULL, like y or NULL */
+  float *y;                           /* [count][outputs][out] */
+  bool x_last, residual_last, y_last; /* they lie channels last: [count][pixels][channels] */
   int32_t act;
   float alpha;
 } cpu_conv_call;
 /* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of threads. */
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);
-uint64_t cpu_conv_i8_workspace(const cpu_kernels *kernels, const cpu_plane *plane, int64_t count, int64_t channels,
-                               int64_t outputs, uint32_t workers);
+uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers); /* shapes alone count */
 
 int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);
 int32_t cpu_launch_conv_transpose(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

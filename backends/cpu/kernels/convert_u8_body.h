@@ -199,3 +199,15 @@ void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, 
   for (int64_t p = 0; how->flip && p < pixels; p++)
     for (int64_t c = 0; c < channels; c++) y[p * ldy + c] ^= how->flip;
 }
+
+void CPU_NAME(codes, row)(const cpu_coding *how, const float *x, int64_t n, uint8_t *y) {
+  const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
+  uint8_t code[V];
+  int64_t i = 0;
+  for (; i + V <= n; i += V) v_codes(y + i, v_min(v_fma(v_load(x + i), factor, zero), most));
+  if (i < n) {
+    v_codes(code, v_min(v_fma(v_loadn(x + i, n - i), factor, zero), most));
+    memcpy(y + i, code, (size_t)(n - i));
+  }
+  for (i = 0; how->flip && i < n; i++) y[i] ^= how->flip;
+}

@@ -290,6 +290,7 @@ typedef struct cpu_kernels {
   cpu_to_planes_fn *to_planes;
   cpu_extent_fn *extent;
   cpu_codes_fn *codes;
+  cpu_codes_row_fn *codes_row;
   cpu_pool_fn *pool;
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;

@@ -154,6 +154,8 @@ typedef struct cpu_coding {
   int32_t most;
   uint8_t flip;
 } cpu_coding;
+/* The same of neighbours, as they lie. */
+typedef void cpu_codes_row_fn(const cpu_coding *how, const float *x, int64_t n, uint8_t *y);
 typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
                           int64_t ldy);
 
