@@ -110,5 +110,22 @@ class Refused(unittest.TestCase):
         self.assertIn(".scales", errors)
 
 
+class IntegerConvolutions(unittest.TestCase):
+    """The true shapes of the registry, with random weights, beside the reference plugin at fp32: channels that fill whole blocks of codes
+    and residuals between layers, which the small goldens do not have."""
+
+    def test_registry_shapes(self):
+        for isa in ("avx512vnni", "avx2", "scalar"):
+            for model in ("microsoft/resnet-18", "microsoft/resnet-50"):
+                with self.subTest(isa=isa, model=model):
+                    done = subprocess.run([ACCEL, "test", model, "--hardware", "cpu", "--precisions", "int8", "--json"], stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, text=True, timeout=300, env={**os.environ, "ACCEL_ISA": isa})
+                    report = json.loads(done.stdout)
+                    if isa != "scalar" and report["results"]["cpu_test"] == "Hardware not available":
+                        continue  # another kind of processor
+                    self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+                    self.assertGreater(report["records"][0]["cosine"], 0.9999)
+
+
 if __name__ == "__main__":
     unittest.main()
