@@ -43,13 +43,16 @@ int32_t gpu_open(kit_open *open, void **self, accel_plugin_error *error) {
     free(s);
     return rc;
   }
+  gpu_limits_wished(&s->limits);
   gpu_pool_open(&s->pool, s->device, &s->limits);
   *self = s; /* from here gpu_close frees it */
   const uint8_t kv = open->options->precision.kv;
   if ((kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16) && rows_are_words(open->program)) open->kv_dtype = kv;
   s->kv_dtype = open->kv_dtype;
   rc = make_none(s, error);
-  return rc ? rc : gpu_weights_load(s, open, error);
+  if (!rc) rc = gpu_weights_load(s, open, error);
+  if (!rc) gpu_variants_open(s, open);
+  return rc;
 }
 
 void gpu_close(void *self) {
@@ -94,7 +97,10 @@ int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   bool anything = l->node->state >= 0;
   (void)self;
   for (uint32_t i = 0; i < l->n_out; i++) anything |= kit_has(&l->out[i]) && l->out[i].elements > 0;
-  return anything ? gpu_op_of(l->node->op)->launch(l->run, l, error) : ACCEL_PLUGIN_OK;
+  gpu_run *run = l->run;
+  int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error) : ACCEL_PLUGIN_OK;
+  if (!rc && anything) rc = gpu_op_of(l->node->op)->launch(run, l, error);
+  return rc;
 }
 
 bool gpu_strided(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand) {

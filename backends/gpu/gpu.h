@@ -13,8 +13,8 @@
  *
  * Every activation is fp32 in device memory; weights keep the format they are given in (weights.c).  A kernel addresses its
  * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
- * bound as panels of rows, larger activations are cut by rows.  Nothing here depends on sub-group width, 8- or 16-bit
- * storage, or device pointers: variants that use them are chosen by gpu_limits.
+ * bound as panels of rows.  No kernel needs sub-groups, 8- or 16-bit storage, or device pointers; those for integer dot
+ * products and matrix units are chosen by gpu_limits and proven on the device first (variants.c).
  *
  * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
  * gpu_plugin_api`, and its kernels' text or binaries.  plugin.c makes the plugin's table of it.
@@ -37,14 +37,25 @@ typedef struct gpu_limits {
   uint64_t align;     /* parts of one allocation begin at multiples of it: a power of two, at least 16 */
   uint64_t memory;    /* what may be allocated in all, bytes; 0: unknown */
   uint32_t groups[3]; /* workgroups of a dispatch along each axis */
-  uint32_t local_size, local_bytes;                   /* invocations and shared memory of a workgroup */
-  uint32_t wave;                                      /* lanes that run together; 1 on CPU devices */
-  uint32_t units;                                     /* compute units, 0: unknown */
-  bool cpu;                                           /* a CPU behind the API: panel kernels, few barriers */
-  uint32_t vector;                                    /* floats of a vector register, on CPU devices; 0 elsewhere */
-  bool unified;                                       /* device memory is host memory */
-  bool fp16, storage16, storage8, int_dot, subgroups; /* optional kernels that need them may be chosen */
+  uint32_t local_size, local_bytes; /* invocations and shared memory of a workgroup */
+  uint32_t wave;                    /* lanes that run together; 1 on CPU devices */
+  uint32_t units;                   /* compute units, 0: unknown */
+  bool cpu;                         /* a CPU behind the API: panel kernels, few barriers */
+  uint32_t vector;                  /* floats of a vector register, on CPU devices; 0 elsewhere */
+  bool unified;                     /* device memory is host memory */
+  bool fp16;                        /* halves are numbers of the device's language */
+  bool int_dot;                     /* four products of signed bytes and their sum are one fast instruction (DOT4) */
+  bool int_dot_native;              /* the kernels called *_native have it, the others do without (Vulkan) */
+  uint32_t matrix; /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
 } gpu_limits;
+
+/* Kernels that some devices have beside the plain ones (variants.c). */
+typedef enum gpu_variant {
+  GPU_VARIANT_INT_DOT = 1, /* int8 weights by codes of eight bits */
+  GPU_VARIANT_MATRIX_F16 = 2,
+  GPU_VARIANT_MATRIX_BF16 = 4,
+  GPU_VARIANT_MATRIX_I8 = 8
+} gpu_variant;
 
 typedef struct gpu_device gpu_device; /* the API's, opened once per endpoint or shared between them, as the API likes */
 typedef struct gpu_buffer gpu_buffer; /* the API's: one allocation */
@@ -88,15 +99,21 @@ typedef struct gpu_api {
   int32_t (*read)(gpu_device *device, void *to, const gpu_binding *from, accel_plugin_error *error);
   /* A run: begin, any number of commands, end.  `host` lends its cache for kernels built during the run and lives until end.
    * `end` waits, frees the stream and may tell the device's milliseconds (*device_ms stays 0 otherwise); after a failed
-   * command it is called with abandon true: nothing more is started, what runs is waited for. */
+   * command it is called with abandon true: nothing more is started, what runs is waited for.
+   * `mark` is called in runs whose host has `profile`, and in no others: what the device does for the commands from here to
+   * the next mark is added to *us (microseconds; NaN at first) by `end`, where the device has a clock. */
   int32_t (*begin)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error);
   int32_t (*dispatch)(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
   int32_t (*copy)(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
   /* Copies at most GPU_UPDATE bytes of host memory, which may be reused when the call returns, in the order of the stream.
    */
   int32_t (*update)(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+  int32_t (*mark)(gpu_stream *stream, double *us, accel_plugin_error *error);
   int32_t (*end)(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 } gpu_api;
+
+/* For `end`: NaN is where nothing was added yet. */
+static inline void gpu_add_us(double *us, double more) { *us = (*us == *us ? *us : 0.0) + more; }
 
 /* Each plugin defines this one. */
 extern const gpu_api gpu_plugin_api;
@@ -112,7 +129,7 @@ typedef enum gpu_kernel_id {
 /* Made by embed.cmake from the kernels' own lists, so that host and device agree. */
 typedef struct gpu_kernel {
   const char *name; /* entry point, file-scope name in every API */
-  const char *only; /* API it is for; "" all */
+  const char *only; /* APIs it is for, a space between; "" all */
   uint32_t local;   /* invocations of a workgroup, along x */
   uint32_t n_bind, params_bytes;
 } gpu_kernel;

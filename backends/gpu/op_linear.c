@@ -1,34 +1,40 @@
 /* op_linear.c - linear: tiles for many rows, linear_few for a handful; a gated one goes through two halves in the workspace.
  */
-#include "gpu/ops.h"
+#include "gpu/op_linear.h"
 
 enum { FEW = 8, SEGMENTS = 8, TILE = 64, PANEL = 16 };
-enum { BIAS = 1, RESIDUAL = 2, TRANS = 4, UP_PLUS_ONE = 8, OFFSETS = 16 }; /* flags of the kernels */
-
-typedef struct product { /* y[m, n] = act(x w^T + bias) + residual */
-  const kit_tensor *x;
-  gpu_matrix w;
-  const kit_tensor *bias, *residual;
-  gpu_binding y;
-  int64_t m, n, k, y_stride;
-  int32_t act;
-  float alpha;
-  bool trans;
-} product;
+enum {
+  BIAS = GPU_LINEAR_BIAS,
+  RESIDUAL = GPU_LINEAR_RESIDUAL,
+  TRANS = 4,
+  UP_PLUS_ONE = 8,
+  OFFSETS = 16
+}; /* flags of the kernels */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Large tiles read less, and pay when there are enough of them for every unit to have two, and most of their rows are there.
+ */
+bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns) {
+  const gpu_limits *limits = &self->limits;
+  const int64_t down = ceil_div(m, rows), across = ceil_div(n, columns);
+  return !limits->cpu && 4 * rows * down <= 5 * m && 4 * columns * across <= 5 * n &&
+         down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
+}
+
 /* Rows [first, first + count) of w: columns of the result. */
-static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p, gpu_binding part, int64_t first,
+static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding part, int64_t first,
                              int64_t count, accel_plugin_error *error) {
   const bool few = p->m <= FEW && !p->trans;
   const uint32_t *most = run->self->limits.groups;
   const int64_t n = p->trans ? p->n : count;
   const bool blocks = !few && !p->trans && run->self->limits.cpu && !run->self->limits.vector; /* behind Vulkan */
+  const bool tall = gpu_has_tiles(run->self, p->m, n, 2 * TILE, TILE);
   gpu_call c = gpu_call_new(run, l,
                             (few      ? GPU_K_linear_few_f32
                              : blocks ? GPU_K_linear_block_f32
+                             : tall   ? GPU_K_linear128_f32
                                       : GPU_K_linear_f32) +
                                 p->w.w.store);
   gpu_tensor(&c, p->x);
@@ -49,11 +55,11 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const product *p
   gpu_matrix_params(&c, &p->w, first);
   if (few) return gpu_dispatch_grid(&c, least(ceil_div(n, 8), most[0]), ceil_div(p->m, 4), 1, error);
   if (blocks) return gpu_dispatch_grid(&c, ceil_div(n, 128), least(ceil_div(p->m, 16), most[1]), 1, error);
-  return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, TILE), most[1]), 1, error);
+  return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, tall ? 2 * TILE : TILE), most[1]), 1, error);
 }
 
 /* On a CPU device: blocks of rows so that every unit has several pieces of work. */
-static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
+static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
   const gpu_weight *w = &p->w.w;
   const gpu_limits *limits = &run->self->limits;
   const int64_t panels = ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
@@ -83,9 +89,11 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const product 
                            error); /* panel_one: four */
 }
 
-static int32_t multiply(gpu_run *run, const kit_launch *l, const product *p, accel_plugin_error *error) {
+static int32_t multiply_rows(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
   if (p->w.w.packed && !p->trans) return multiply_packed(run, l, p, error);
+  if (gpu_words_variant(run->self->variants, &p->w.w, p->trans) && !p->w.plain.bytes)
+    return gpu_words_multiply(run, l, p, error);
   for (int64_t first = 0; !rc && first < p->w.w.n;) {
     gpu_binding part;
     const int64_t count = gpu_matrix_rows(run, &p->w, first, &part);
@@ -120,10 +128,53 @@ static int32_t combine(gpu_run *run, const kit_launch *l, int64_t glu, gpu_bindi
   return gpu_dispatch_items(&c, m * n, error);
 }
 
-uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {
-  (void)self;
+/* Rows [first, first + count) of a tensor of rows. */
+static kit_tensor rows_of(const kit_tensor *t, int64_t first, int64_t count) {
+  kit_tensor part = *t;
+  if (!kit_has(t)) return part;
+  part.rank = 2;
+  part.dim[0] = count;
+  part.dim[1] = kit_cols(t);
+  part.elements = count * part.dim[1];
+  part.offset += (uint64_t)(first * t->row_stride) * 4;
+  return part;
+}
+
+/* Activations larger than a binding are cut by rows. */
+static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
+  const int64_t widest = p->y_stride > p->x->row_stride ? p->y_stride : p->x->row_stride;
+  const int64_t most = widest ? (int64_t)(run->self->limits.binding / 4) / widest : p->m;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (most >= p->m || most < 1) return multiply_rows(run, l, p, error); /* one row too large is refused there */
+  for (int64_t first = 0; !rc && first < p->m; first += most) {
+    gpu_product part = *p;
+    part.m = least(most, p->m - first);
+    const kit_tensor x = rows_of(p->x, first, part.m), residual = rows_of(p->residual, first, part.m);
+    part.x = &x;
+    part.residual = &residual;
+    part.y = gpu_part(p->y, (uint64_t)(first * p->y_stride) * 4, (uint64_t)(part.m * p->y_stride) * 4);
+    rc = multiply_rows(run, l, &part, error);
+  }
+  return rc;
+}
+
+/* The two halves of a gated one. */
+static uint64_t halves_bytes(const kit_launch *l) {
   const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE);
-  return glu == ACCEL_PLUGIN_GLU_NONE ? 0 : (uint64_t)l->out[0].elements * 8;
+  const uint64_t bytes = glu == ACCEL_PLUGIN_GLU_NONE ? 0 : (uint64_t)l->out[0].elements * 8;
+  return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
+}
+
+/* x as words for operand `w`; an estimate knows no device yet, and takes none. */
+static uint64_t words_bytes(const gpu_self *self, const kit_launch *l, int w) {
+  if (!self || !kit_has(&l->in[w]) || l->in[w].weight < 0) return 0;
+  return gpu_words_bytes(self, &self->weight[l->in[w].weight], kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0,
+                         kit_row_count(&l->out[0]));
+}
+
+uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {
+  const uint64_t first = words_bytes(self, l, 1), second = words_bytes(self, l, 4);
+  return halves_bytes(l) + (first > second ? first : second);
 }
 
 GPU_OP(linear) {
@@ -131,18 +182,20 @@ GPU_OP(linear) {
   const kit_tensor *out = &l->out[0];
   const int64_t glu = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE), n = kit_cols(out);
   const uint64_t half = (uint64_t)out->elements * 4;
-  product p = {.x = &l->in[0],
-               .w = gpu_matrix_of(run, &l->in[1]),
-               .bias = &l->in[2],
-               .residual = &l->in[3],
-               .y = gpu_at(run, out),
-               .m = kit_row_count(out),
-               .n = n,
-               .k = kit_cols(&l->in[0]),
-               .y_stride = n,
-               .act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE),
-               .trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0};
+  gpu_product p = {.x = &l->in[0],
+                   .w = gpu_matrix_of(run, &l->in[1]),
+                   .bias = &l->in[2],
+                   .residual = &l->in[3],
+                   .y = gpu_at(run, out),
+                   .m = kit_row_count(out),
+                   .n = n,
+                   .k = kit_cols(&l->in[0]),
+                   .y_stride = n,
+                   .act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE),
+                   .trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0};
   p.alpha = kit_act_alpha(l->node, p.act);
+  const uint64_t at = halves_bytes(l);
+  if (l->workspace_bytes > at) p.words = gpu_workspace_at(l, at, l->workspace_bytes - at);
   if (glu == ACCEL_PLUGIN_GLU_NONE) return multiply(run, l, &p, error);
   const gpu_binding h = gpu_workspace_at(l, 0, 2 * half);
   const bool apart = glu == ACCEL_PLUGIN_GLU_SEPARATE;

@@ -11,8 +11,8 @@
  *   }
  *
  * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks) memory.c (pool)
- * weights.c (formats, upload) run.c (constants, checks, dispatch) buffers.c (memory of no endpoint) ops.c (the table) op_*.c
- * (the ops) plugin.c (the plugin's table).
+ * weights.c (formats, upload) variants.c (kernels of some devices) run.c (constants, checks, dispatch) buffers.c (memory of
+ * no endpoint) ops.c (the table) op_*.c (the ops) plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H
@@ -120,7 +120,15 @@ typedef struct gpu_self { /* an endpoint */
   gpu_weight *weight; /* [program.n_weight] */
   gpu_memory *none;   /* a few zeros: bound where an operand is absent */
   uint8_t kv_dtype;
+  uint32_t variants; /* gpu_variant: those that may be taken */
 } gpu_self;
+
+/* ---- variants.c ---- */
+
+/* What ACCEL_GPU_VARIANTS makes of a device. */
+void gpu_limits_wished(gpu_limits *limits);
+/* Sets self->variants, when the weights are there. */
+void gpu_variants_open(gpu_self *self, const kit_open *open);
 
 /* The kit_backend hooks; plugin.c puts them into the plugin's table. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
@@ -164,6 +172,7 @@ typedef struct gpu_run {
   gpu_stream *stream;
   const accel_plugin_program *program;
   const kit_rows *rows;
+  double *node_us;    /* kit_begin's; NULL: not profiled */
   gpu_memory *errors; /* int32 [GPU_CHECKS] */
   gpu_check *check;   /* [n_check] */
   uint32_t n_check;

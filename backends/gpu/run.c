@@ -24,6 +24,7 @@ int32_t gpu_begin(void *self, const kit_begin *begin, void **out, accel_plugin_e
   run->self = s;
   run->program = begin->program;
   run->rows = begin->rows;
+  run->node_us = begin->node_us;
   run->start = calloc(begin->program->n_space + 1, sizeof *run->start);
   int32_t rc = run->start ? ACCEL_PLUGIN_OK : kit_no_memory(error, begin->program->n_space * sizeof *run->start);
   if (!rc) rc = gpu_plugin_api.begin(s->device, begin->host, &run->stream, error);

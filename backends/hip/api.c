@@ -36,6 +36,9 @@ struct gpu_stream {
   void *stream, *first, *last; /* events around a run */
   void *staging;               /* of update: memory the device reads at its leisure */
   uint64_t staged;
+  void **mark; /* [room_mark] events of profiled runs, made once */
+  double **us; /* [room_mark] where the time from a mark to the next goes */
+  uint32_t n_mark, room_mark;
   void *before; /* whose device was current on the run's thread */
 };
 
@@ -74,6 +77,10 @@ static void stream_free(gpu_stream *s) {
   const hip_runtime *r = s->device->runtime;
   if (s->first) r->event_free(s->first);
   if (s->last) r->event_free(s->last);
+  for (uint32_t i = 0; i < s->room_mark; i++)
+    if (s->mark[i]) r->event_free(s->mark[i]);
+  free(s->mark);
+  free(s->us);
   if (s->staging) r->host_release(s->staging);
   if (s->stream) r->stream_free(s->stream);
   free(s);
@@ -156,6 +163,38 @@ static int32_t device_new(const hip_runtime *r, uint32_t index, const accel_plug
   return rc;
 }
 
+static bool is_one_of(const char *arch,
+                      const char *const *list) { /* of "gfx90a:sramecc+" the part before the colon; "gfx11*" */
+  const size_t n = strcspn(arch, ":");
+  for (; *list; list++) {
+    const size_t length = strlen(*list);
+    if ((*list)[length - 1] == '*' ? n > length - 1 && !memcmp(arch, *list, length - 1)
+                                   : n == length && !memcmp(arch, *list, n))
+      return true;
+  }
+  return false;
+}
+
+/* What prelude.h has instructions for.  The emulator has the matrix units of both. */
+static void fill_units(const gpu_device *d, gpu_limits *l) {
+  static const char *const dot[] = {"gfx906",  "gfx908",  "gfx90a", "gfx94*", "gfx950", "gfx1011",
+                                    "gfx1012", "gfx103*", "gfx11*", "gfx12*", NULL};
+  static const char *const mfma[] = {"gfx908", "gfx90a", "gfx94*", "gfx950", NULL};
+  static const char *const no_bf16[] = {"gfx908", NULL}, *const i8[] = {"gfx908", "gfx90a", NULL};
+  int sm = 0;
+  if (sscanf(d->arch, "sm_%d", &sm) == 1) {
+    l->int_dot = true;
+    if (sm >= 80) l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
+  } else if (d->runtime->bounds) {
+    l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
+  } else {
+    l->int_dot = is_one_of(d->arch, dot);
+    if (is_one_of(d->arch, mfma) && l->wave == 64)
+      l->matrix = GPU_VARIANT_MATRIX_F16 | (is_one_of(d->arch, no_bf16) ? 0 : GPU_VARIANT_MATRIX_BF16) |
+                  (is_one_of(d->arch, i8) ? GPU_VARIANT_MATRIX_I8 : 0);
+  }
+}
+
 static void fill_limits(const gpu_device *d, gpu_limits *l) {
   const hip_runtime *r = d->runtime;
   size_t memory = 0;
@@ -173,6 +212,7 @@ static void fill_limits(const gpu_device *d, gpu_limits *l) {
       .wave = (uint32_t)hip_ask(r, HIP_WAVE, d->index, 32),
       .units = (uint32_t)hip_ask(r, HIP_UNITS, d->index, 0),
       .unified = r->bounds || hip_ask(r, HIP_INTEGRATED, d->index, 0) > 0};
+  fill_units(d, l);
 }
 
 static int32_t hip_open(uint32_t index, const accel_plugin_options *options, gpu_device **out, gpu_limits *limits,
@@ -314,6 +354,7 @@ static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_strea
   gpu_stream *s = *out;
   s->before = before;
   s->staged = 0;
+  s->n_mark = 0;
   int code = d->runtime->event_record(s->first, s->stream);
   if (!code) return ACCEL_PLUGIN_OK;
   stream_give(s);
@@ -389,6 +430,39 @@ static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from
   return code ? vendor_fail(s->device, error, code, -1, "copying to the device") : ACCEL_PLUGIN_OK;
 }
 
+static bool more_marks(gpu_stream *s) {
+  const uint32_t room = s->room_mark * 2 + 64;
+  void **mark = realloc(s->mark, room * sizeof *mark);
+  if (mark) s->mark = mark;
+  double **us = realloc(s->us, room * sizeof *us);
+  if (us) s->us = us;
+  if (!mark || !us) return false;
+  memset(mark + s->room_mark, 0, (room - s->room_mark) * sizeof *mark);
+  s->room_mark = room;
+  return true;
+}
+
+static int32_t hip_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
+  const hip_runtime *r = s->device->runtime;
+  if (s->n_mark == s->room_mark && !more_marks(s)) return kit_no_memory(error, s->room_mark * sizeof *s->mark);
+  void **event = &s->mark[s->n_mark];
+  int code = *event ? 0 : r->event_new(event, 0);
+  if (!code) code = r->event_record(*event, s->stream);
+  if (code) return vendor_fail(s->device, error, code, -1, "an event");
+  s->us[s->n_mark++] = us;
+  return ACCEL_PLUGIN_OK;
+}
+
+/* The run is through. */
+static void read_marks(const gpu_stream *s) {
+  const hip_runtime *r = s->device->runtime;
+  for (uint32_t i = 0; i < s->n_mark; i++) {
+    float ms = 0.0f;
+    if (!r->event_ms(&ms, s->mark[i], i + 1 < s->n_mark ? s->mark[i + 1] : s->last) && ms >= 0.0f)
+      gpu_add_us(s->us[i], 1e3 * (double)ms);
+  }
+}
+
 static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
   gpu_device *d = s->device;
   const hip_runtime *r = d->runtime;
@@ -397,6 +471,7 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   int waited = r->stream_wait(s->stream);
   if (!code) code = waited;
   if (!code && !abandon && !r->event_ms(&ms, s->first, s->last) && device_ms && ms > 0.0f) *device_ms = (double)ms;
+  if (!code && !abandon) read_marks(s);
   int32_t rc = code && !abandon ? vendor_fail(d, error, code, -1, "the run") : ACCEL_PLUGIN_OK;
   if (code && is_fatal(code) && !r->bounds) atomic_store(&d->lost, true);
   void *before = s->before;
@@ -418,5 +493,6 @@ const gpu_api gpu_plugin_api = {
     .dispatch = hip_dispatch,
     .copy = hip_copy,
     .update = hip_update,
+    .mark = hip_mark,
     .end = hip_end,
 };

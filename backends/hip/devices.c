@@ -54,13 +54,14 @@ int hip_ask(const hip_runtime *r, hip_attribute what, int device, int absent) {
   return r->attribute(&value, r->attribute_number[what], device) || value <= 0 ? absent : value;
 }
 
-/* "gfx90a:sramecc+:xnack-" is built for when the list holds "gfx90a". */
+/* "gfx90a:sramecc+:xnack-" is built for when the list holds "gfx90a", "sm_90" also when it holds "ptx+75". */
 bool hip_is_built_for(const char *arch) {
   size_t n = strcspn(arch, ":");
   for (const char *at = hip_built_for; n && *at;) {
     size_t length = strcspn(at, " ");
     if (length == n && !memcmp(at, arch, n)) return true;
-    if (length == 4 && !memcmp(at, "ptx+", 4)) return true; /* the driver compiles it for what is newer */
+    int least = 0, sm = 0; /* the driver compiles PTX for what is newer */
+    if (sscanf(at, "ptx+%d", &least) == 1 && sscanf(arch, "sm_%d", &sm) == 1 && sm >= least) return true;
     at += length + strspn(at + length, " ");
   }
   return false;

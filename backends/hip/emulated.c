@@ -142,7 +142,7 @@ static int event_record(void *event, void *s) {
 static int event_ms(float *ms, void *first, void *last) {
   (void)first, (void)last;
   *ms = 0.0f; /* no device, no device time */
-  return 0;
+  return INVALID;
 }
 
 static int module_load(void **module, const void *image) {

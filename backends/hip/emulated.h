@@ -120,6 +120,72 @@ class shared {
   const char *name_;
 };
 
+/* ---- matrix units: c += a b of 16 x 16 by a wave's lanes, by the layouts that AMD's CDNA instruction set (MFMA 16x16x16)
+ * and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document ---- */
+
+static inline float half_value(uint h) { /* of 16 bits */
+  const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
+  if (m < 0x400u) return same_bits<float>(same_bits<uint>(static_cast<float>(m) * 5.9604644775390625e-8f) | sign);
+  return same_bits<float>(((m << 13) + (m >= 0x7c00u ? 0x70000000u : 0x38000000u)) | sign);
+}
+/* Number `part` of a register. */
+template <int STORE>
+static inline float part_of(uint u, int part) {
+  if (STORE == 1) return half_value(u >> (16 * part) & 0xffffu);
+  if (STORE == 2) return same_bits<float>(u >> (16 * part) << 16);
+  return static_cast<float>(same_bits<int>(u << (24 - 8 * part)) >> 24);
+}
+
+typedef const uint32_t (*registers)[EMULATED_REGISTERS]; /* a and behind them b, of each lane */
+
+/* A[i][k] and B[k][j], of which lane and register they come.  MFMA: lane 16 (k / per) + row, `per` numbers of a lane
+ * following each other; mma: lane 4 (row % 8) + (k % half) / per, rows and columns from 8 on and the upper half of k in
+ * further registers. */
+template <int WAVE, int STORE>
+struct unit;
+template <int STORE>
+struct unit<64, STORE> {
+  enum { REGISTERS = 2, STEPS = STORE == 3 ? 2 : 1, PER = STORE == 3 ? 4 : 2, IN_LANE = 4, K = 16 };
+  static float a(registers r, int step, int i, int k) { return at(r, STORE == 3 ? step : 0, i, k, 0); }
+  static float b(registers r, int step, int k, int j) { return at(r, STORE == 3 ? step : 0, j, k, REGISTERS); }
+  static float at(registers r, int first, int row, int k, int from) {
+    const int in = k % IN_LANE;
+    return part_of<STORE>(r[16 * (k / IN_LANE) + row][from + first + in / PER], in % PER);
+  }
+  static int row(int lane, int i) { return 4 * (lane / 16) + i; }
+  static int column(int lane, int) { return lane % 16; }
+};
+template <int STORE>
+struct unit<32, STORE> {
+  enum { REGISTERS = 4, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = STORE == 3 ? 32 : 16 };
+  static float a(registers r, int, int i, int k) {
+    return part_of<STORE>(r[4 * (i % 8) + k % (K / 2) / PER][i / 8 + 2 * (k / (K / 2))], k % PER);
+  }
+  static float b(registers r, int, int k, int j) { /* columns from 8 on: the second instruction */
+    return part_of<STORE>(r[4 * (j % 8) + k % (K / 2) / PER][REGISTERS + 2 * (j / 8) + k / (K / 2)], k % PER);
+  }
+  static int row(int lane, int i) { return lane / 4 + 8 * (i % 4 / 2); }
+  static int column(int lane, int i) { return 8 * (i / 4) + 2 * (lane % 4) + i % 2; }
+};
+
+template <int WAVE, int STORE, class T>
+static inline void emulated_matrix(const emulated_lane *lane, T *c, const uint *a, const uint *b, const char *file,
+                                   int line) {
+  typedef unit<WAVE, STORE> u;
+  uint32_t mine[2 * u::REGISTERS];
+  for (int i = 0; i < u::REGISTERS; i++) {
+    mine[i] = a[i];
+    mine[u::REGISTERS + i] = b[i];
+  }
+  const registers all = emulated_exchange(WAVE, mine, 2 * u::REGISTERS, file, line);
+  const int l = lane->lane % WAVE;
+  for (int i = 0; i < 256 / WAVE; i++)
+    for (int s = 0; s < u::STEPS; s++)
+      for (int k = 0; k < u::K; k++)
+        c[i] += static_cast<T>(u::a(all, s, u::row(l, i), k) * u::b(all, s, k, u::column(l, i)));
+  emulated_exchanged(file, line);
+}
+
 }  // namespace emulated
 
 #endif

@@ -19,6 +19,7 @@ typedef struct lane {
   lane_state state;
   const char *file; /* of the barrier it last stood at */
   int line;
+  bool exchanges; /* it is no barrier of the kernel's, but a matrix unit */
   hip_fiber *fiber;
 } lane;
 
@@ -34,6 +35,7 @@ struct emulator {
   uint32_t shared_bytes, shared_elements;
   uint32_t epoch, random; /* epoch: emulated_epoch between launches */
   bool failed;
+  uint32_t registers[MAX_LANES][EMULATED_REGISTERS];
   char *why;
   size_t why_n;
 };
@@ -79,6 +81,30 @@ void emulated_barrier(const char *file, int line) {
 
 static void never_again(void) {
   for (;;) hip_fiber_pause(current->now->fiber);
+}
+
+const uint32_t (*emulated_exchange(uint32_t wave, const uint32_t *mine, uint32_t n, const char *file,
+                                   int line))[EMULATED_REGISTERS] {
+  emulator *e = current;
+  lane *l = e->now;
+  if (wave != e->launch->wave || n > EMULATED_REGISTERS) {
+    fault(e, "a matrix unit of waves of %u, in waves of %u, at %s:%d", wave, e->launch->wave, base(file), line);
+    never_again();
+  }
+  memcpy(e->registers[l->at.lane], mine, n * sizeof *mine);
+  emulated_exchanged(file, line);
+  return (const uint32_t(*)[EMULATED_REGISTERS])e->registers + (uint32_t)l->at.lane / wave * wave;
+}
+
+void emulated_exchanged(const char *file, int line) {
+  lane *l = current->now;
+  const char *last = l->file;
+  const int last_line = l->line;
+  l->exchanges = true;
+  emulated_barrier(file, line);
+  l->exchanges = false;
+  l->file = last;
+  l->line = last_line;
 }
 
 void emulated_outside(const char *what, int64_t index, uint64_t elements, const char *file, int line) {
@@ -196,6 +222,7 @@ static void begin_block(emulator *e, const int32_t group[3]) {
     lane *l = &e->lane[i];
     l->e = e;
     l->state = LANE_NEW;
+    l->exchanges = false;
     l->at.lane = (int32_t)i;
     for (int k = 0; k < 3; k++) {
       l->at.group[k] = group[k];
@@ -208,9 +235,10 @@ static void begin_block(emulator *e, const int32_t group[3]) {
 static bool run_block(emulator *e, const int32_t group[3]) {
   lane *waits = NULL, *ends = NULL;
   begin_block(e, group);
+  bool exchanged = false;
   do {
     waits = NULL;
-    emulated_epoch++;
+    if (!exchanged) emulated_epoch++; /* matrix units order no memory */
     arrange(e);
     if (!round_of(e, &waits, &ends)) return false;
     if (waits && ends) {
@@ -218,6 +246,7 @@ static bool run_block(emulator *e, const int32_t group[3]) {
       fault(e, "has ended while lane %d stands at the barrier of %s:%d", waits->at.lane, base(waits->file), waits->line);
       return false;
     }
+    exchanged = waits && waits->exchanges;
   } while (waits);
   return true;
 }

@@ -60,8 +60,15 @@ typedef struct emulated_launch {
 /* 0, or -1 with why[n] filled. */
 int emulator_run(emulator *e, const emulated_launch *launch, char *why, size_t n);
 
-/* ---- called by kernels; the last three do not return to their lane when there is a fault ---- */
+/* ---- called by kernels; those that find a fault do not return to their lane ---- */
 void emulated_barrier(const char *file, int line);
+/* The registers of a wave's lanes, as its matrix unit sees them: every lane of the block hands in n (at most
+ * EMULATED_REGISTERS) and waits for the others; then [wave] lanes' registers, to be read until emulated_exchanged.  Waves of
+ * another size are a fault. */
+enum { EMULATED_REGISTERS = 8 };
+const uint32_t (*emulated_exchange(uint32_t wave, const uint32_t *mine, uint32_t n, const char *file,
+                                   int line))[EMULATED_REGISTERS];
+void emulated_exchanged(const char *file, int line);
 void emulated_outside(const char *what, int64_t index, uint64_t elements, const char *file,
                       int line); /* file NULL: unknown */
 void emulated_race(const char *what, uint64_t index, const emulated_shadow *before, const char *doing);

@@ -13,6 +13,85 @@ static __device__ inline uint accel_as_uint(int x) { return static_cast<uint>(x)
 static __device__ inline int accel_as_int(float x) { return __float_as_int(x); }
 static __device__ inline int accel_as_int(uint x) { return static_cast<int>(x); }
 
+#if defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx941__) || defined(__gfx942__) || \
+    defined(__gfx950__)
+#define ACCEL_MFMA 1
+#endif
+
+/* c + four products of signed bytes (DOT4). */
+static __device__ inline int accel_dot4(uint a, uint b, int c) {
+#if defined(__CUDACC__)
+  asm("dp4a.s32.s32 %0, %1, %2, %0;" : "+r"(c) : "r"(a), "r"(b));
+  return c;
+#elif defined(ACCEL_MFMA) || defined(__gfx906__) || defined(__gfx1011__) || defined(__gfx1012__) || defined(__gfx1030__) || \
+    defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1033__) || defined(__gfx1034__) || defined(__gfx1035__) || \
+    defined(__gfx1036__)
+  return __builtin_amdgcn_sdot4(static_cast<int>(a), static_cast<int>(b), c, false);
+#elif defined(__GFX11__) || defined(__GFX12__)
+  return __builtin_amdgcn_sudot4(true, static_cast<int>(a), true, static_cast<int>(b), c, false);
+#else
+  for (int j = 0; j < 32; j += 8) c += (static_cast<int>(a << (24 - j)) >> 24) * (static_cast<int>(b << (24 - j)) >> 24);
+  return c;
+#endif
+}
+
+/* MATRIX_MULTIPLY of kernels/matrix.h for waves of 32 and 64 and stores 1, 2, 3: c += a b, by the wave's matrix unit.  Where
+ * the architecture has none, c stays as it is: such a kernel is not chosen there, and its trial would fail (gpu/variants.c).
+ */
+#if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define ACCEL_MMA(T, letter, instruction, at, b0)                                                       \
+  asm volatile("mma.sync.aligned." instruction " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
+               : "+" letter(c[at]), "+" letter(c[at + 1]), "+" letter(c[at + 2]), "+" letter(c[at + 3]) \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[b0]), "r"(b[b0 + 1]))
+#else
+#define ACCEL_MMA(T, letter, instruction, at, b0) (void)a, (void)b, (void)c
+#endif
+#define ACCEL_MATRIX_32(store, T, letter, instruction)                                        \
+  static __device__ inline void accel_matrix_32_##store(T *c, const uint *a, const uint *b) { \
+    ACCEL_MMA(T, letter, instruction, 0, 0);                                                  \
+    ACCEL_MMA(T, letter, instruction, 4, 2);                                                  \
+  }
+ACCEL_MATRIX_32(1, float, "f", "m16n8k16.row.col.f32.f16.f16.f32")
+ACCEL_MATRIX_32(2, float, "f", "m16n8k16.row.col.f32.bf16.bf16.f32")
+ACCEL_MATRIX_32(3, int, "r", "m16n8k32.row.col.s32.s8.s8.s32")
+
+#if defined(ACCEL_MFMA)
+typedef float accel_f4 __attribute__((ext_vector_type(4)));
+typedef int accel_i4 __attribute__((ext_vector_type(4)));
+typedef uint accel_u2 __attribute__((ext_vector_type(2)));
+typedef _Float16 accel_h4 __attribute__((ext_vector_type(4)));
+typedef short accel_s4 __attribute__((ext_vector_type(4)));
+#define ACCEL_MFMA_HALVES(V, builtin)                                          \
+  accel_f4 v = {c[0], c[1], c[2], c[3]};                                       \
+  const accel_u2 x = {a[0], a[1]}, y = {b[0], b[1]};                           \
+  v = builtin(__builtin_bit_cast(V, x), __builtin_bit_cast(V, y), v, 0, 0, 0); \
+  for (int i = 0; i < 4; i++) c[i] = v[i]
+#endif
+static __device__ inline void accel_matrix_64_1(float *c, const uint *a, const uint *b) {
+#if defined(ACCEL_MFMA)
+  ACCEL_MFMA_HALVES(accel_h4, __builtin_amdgcn_mfma_f32_16x16x16f16);
+#else
+  (void)a, (void)b, (void)c;
+#endif
+}
+static __device__ inline void accel_matrix_64_2(float *c, const uint *a, const uint *b) {
+#if defined(ACCEL_MFMA) && !defined(__gfx908__)
+  ACCEL_MFMA_HALVES(accel_s4, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k);
+#else
+  (void)a, (void)b, (void)c;
+#endif
+}
+static __device__ inline void accel_matrix_64_3(int *c, const uint *a, const uint *b) {
+#if defined(__gfx908__) || defined(__gfx90a__)
+  accel_i4 v = {c[0], c[1], c[2], c[3]};
+  for (int i = 0; i < 2; i++)
+    v = __builtin_amdgcn_mfma_i32_16x16x16i8(static_cast<int>(a[i]), static_cast<int>(b[i]), v, 0, 0, 0);
+  for (int i = 0; i < 4; i++) c[i] = v[i];
+#else
+  (void)a, (void)b, (void)c;
+#endif
+}
+
 #if defined(__CUDACC__)
 static __device__ inline float accel_half(uint x) {
   float y;

@@ -3,6 +3,7 @@
  * An endpoint is immutable but for two things under its mutex: the plans of the last few shapes and the free list of
  * instances.  An instance is what one run needs to itself; as many exist as runs ever overlapped, up to MAX_IDLE are kept.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +44,12 @@ struct accel_plugin_endpoint {
   uint32_t n_idle;
 };
 
+/* A step of a profiled run on a device, told when the device has finished. */
+typedef struct watched_step {
+  accel_plugin_step step;
+  int32_t node[KIT_JOINED + 1];
+} watched_step;
+
 /* One call of handler. */
 typedef struct job {
   accel_plugin_endpoint *endpoint;
@@ -52,7 +59,10 @@ typedef struct job {
   instance *inst;
   kit_plan *plan;
   kit_run_state *state;
-  void *device_run; /* of backend->begin */
+  void *device_run;      /* of backend->begin */
+  double *node_us;       /* of kit_begin; NULL: not profiled, or not a device */
+  watched_step *watched; /* [n_watched], room for the plan's steps; NULL as node_us */
+  uint32_t n_watched;
   uint32_t n_in, n_out;
 } job;
 
@@ -398,18 +408,45 @@ static double now_us(void) {
   return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
 }
 
-static void tell_profile(const job *j, const kit_launch *launch, double begin_us) {
-  int32_t node[KIT_JOINED + 1];
-  accel_plugin_step step = {
-      .size = sizeof step, .entry = j->run.entry, .node = node, .begin_us = begin_us, .end_us = now_us()};
+/* The host tells of its own work at once; what it queued for a device waits for the device's times. */
+static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
+  watched_step own, *w = j->watched ? &j->watched[j->n_watched++] : &own;
+  *w = (watched_step){.step = {.size = sizeof w->step, .entry = j->run.entry, .begin_us = begin_us, .end_us = now_us()}};
+  w->step.node = w->node;
   for (uint32_t m = 0; m <= launch->n_joined; m++) {
     double flop = 0, bytes = 0;
     kit_cost(launch + m, j->endpoint->weight_bytes, &flop, &bytes);
-    node[step.n_node++] = (int32_t)launch[m].index;
-    step.flop += flop;
-    step.bytes += bytes;
+    w->node[w->step.n_node++] = (int32_t)launch[m].index;
+    w->step.flop += flop;
+    w->step.bytes += bytes;
   }
-  j->host->profile(j->host->self, &step);
+  if (w == &own) j->host->profile(j->host->self, &w->step);
+}
+
+static int32_t watch(job *j, accel_plugin_error *error) {
+  const accel_plugin_endpoint *e = j->endpoint;
+  if (!e->backend->finish || !j->host || !j->host->profile) return ACCEL_PLUGIN_OK;
+  j->node_us = malloc((e->program->n_node + 1) * sizeof *j->node_us);
+  j->watched = malloc((j->plan->n_step + 1) * sizeof *j->watched);
+  if (!j->node_us || !j->watched) return kit_no_memory(error, j->plan->n_step * sizeof *j->watched);
+  for (uint32_t i = 0; i < e->program->n_node; i++) j->node_us[i] = (double)NAN;
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Steps one after the other on the device's clock; those it does not tell keep the host's times. */
+static void tell_watched(const job *j) {
+  double at_us = 0;
+  for (uint32_t i = 0; i < j->n_watched; i++) {
+    watched_step *w = &j->watched[i];
+    double us = 0;
+    for (uint32_t m = 0; m < w->step.n_node; m++)
+      if (!isnan(j->node_us[w->node[m]])) w->step.clock = ACCEL_PLUGIN_CLOCK_DEVICE, us += j->node_us[w->node[m]];
+    if (w->step.clock == ACCEL_PLUGIN_CLOCK_DEVICE) {
+      w->step.begin_us = at_us;
+      w->step.end_us = at_us += us;
+    }
+    j->host->profile(j->host->self, &w->step);
+  }
 }
 
 static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
@@ -529,13 +566,16 @@ static int32_t begin_state(job *j, accel_plugin_session *session, accel_plugin_e
 /* The launches, between begin and finish of a backend that has them. */
 static int32_t run_steps(job *j, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
-  const kit_begin begin = {.program = e->program, .entry = j->run.entry, .rows = j->inst->rows, .host = j->host};
-  int32_t rc = e->backend->begin ? e->backend->begin(e->self, &begin, &j->device_run, error) : ACCEL_PLUGIN_OK;
+  int32_t rc = watch(j, error);
+  const kit_begin begin = {
+      .program = e->program, .entry = j->run.entry, .rows = j->inst->rows, .host = j->host, .node_us = j->node_us};
+  if (!rc && e->backend->begin) rc = e->backend->begin(e->self, &begin, &j->device_run, error);
   if (rc) return rc;
   if (e->backend->alloc) rc = upload(j, error);
   if (!rc) rc = walk(j, error);
   if (!e->backend->finish) return rc;
   int32_t end = e->backend->finish(e->self, j->device_run, !rc, &j->run.device_ms, rc ? NULL : error);
+  if (!rc && !end && j->watched) tell_watched(j);
   return rc ? rc : end;
 }
 
@@ -549,6 +589,8 @@ static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error
   if (!rc) rc = hand_over(j, error);
   if (!rc && e->flags & ACCEL_PLUGIN_CHECK_FINITE) rc = check_finite(j, error);
   kit_session_end(j->state, rc == ACCEL_PLUGIN_OK);
+  free(j->node_us);
+  free(j->watched);
   return rc;
 }
 

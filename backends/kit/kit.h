@@ -136,6 +136,8 @@ typedef struct kit_begin {
   uint32_t entry;
   const kit_rows *rows; /* [program.n_space]: what the launches will see, until finish */
   const accel_plugin_host *host;
+  double *node_us; /* [program.n_node], NaN: finish writes the device's microseconds of each node it has launched, where the
+                      device tells them; NULL: nobody asks */
 } kit_begin;
 
 typedef struct kit_backend {

@@ -10,7 +10,8 @@ enum { /* of extensions, by their numbers */
        NV_SLOT = 0x4009,
        AMD_TOPOLOGY = 0x4037,
        AMD_FREE_MEMORY = 0x4039,
-       KHR_PCI = 0x410F
+       KHR_PCI = 0x410F,
+       DOT_PACKED = 0x1075 /* cl_device_integer_dot_product_acceleration_properties_khr */
 };
 enum { LEAST_LOCAL_BYTES = 16384, LEAST_GROUP = 256 }; /* what the kernels take for granted */
 
@@ -70,6 +71,17 @@ static void judge(gpu_device *d) {
              LEAST_GROUP, LEAST_LOCAL_BYTES);
 }
 
+/* Signed dot products of packed words, by an instruction; the built-in function is OpenCL C 3.0's. */
+static bool has_int_dot(const gpu_device *d, const char *extensions) {
+  cl_bool fast[6] = {0}; /* signed, unsigned, mixed, and the three that saturate */
+  int major = 0, minor = 0;
+  char version[64];
+  text(d, CL_DEVICE_VERSION, version, sizeof version);
+  (void)!sscanf(version, "OpenCL %d.%d", &major, &minor);
+  return major >= 3 && strstr(extensions, "cl_khr_integer_dot_product") &&
+         ocl.clGetDeviceInfo(d->id, DOT_PACKED, sizeof fast, fast, NULL) == CL_SUCCESS && fast[0];
+}
+
 void ocl_describe(gpu_device *d) {
   static const uint64_t most = (uint64_t)8 << 30; /* 32-bit indices of words */
   accel_plugin_device *i = &d->info;
@@ -95,8 +107,7 @@ void ocl_describe(gpu_device *d) {
                     .vector = type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
                     .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
                     .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
-                    .int_dot = strstr(extensions, "cl_khr_integer_dot_product") != NULL,
-                    .subgroups = strstr(extensions, "cl_khr_subgroups") != NULL};
+                    .int_dot = has_int_dot(d, extensions)};
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;
   l->binding = l->buffer;
   i->type = l->cpu                         ? ACCEL_PLUGIN_DEVICE_SOFTWARE

@@ -136,5 +136,6 @@ const gpu_api gpu_plugin_api = {
     .dispatch = ocl_dispatch,
     .copy = ocl_copy,
     .update = ocl_update,
+    .mark = ocl_mark,
     .end = ocl_end,
 };

@@ -46,6 +46,8 @@
   F(clEnqueueCopyBuffer)       \
   F(clEnqueueMapBuffer)        \
   F(clEnqueueUnmapMemObject)   \
+  F(clGetEventProfilingInfo)   \
+  F(clReleaseEvent)            \
   F(clFlush)                   \
   F(clFinish)
 
@@ -66,6 +68,7 @@ typedef struct ocl_kernel {
 typedef struct ocl_queue {
   struct ocl_queue *next;
   cl_command_queue queue;
+  bool timed; /* its commands' times can be asked: of profiled runs */
 } ocl_queue;
 
 struct gpu_device {
@@ -116,6 +119,7 @@ int32_t ocl_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream 
 int32_t ocl_dispatch(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
 int32_t ocl_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
 int32_t ocl_update(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t ocl_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t ocl_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 
 #endif

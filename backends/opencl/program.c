@@ -5,7 +5,30 @@
 
 #include "opencl/opencl.h"
 
-static const char options[] = "-cl-std=CL1.2";
+/* What stands before a kernel that multiplies packed bytes: DOT4 of dialect/opencl.h, by the device's instruction or
+ * without.
+ */
+static const char dot_instruction[] = "#define ocl_dot4(a, b, c) (dot_4x8packed_ss_int((a), (b)) + (c))\n";
+static const char dot_arithmetic[] =
+    "static inline int ocl_dot4(uint a, uint b, int c) {\n"
+    "  short4 x = convert_short4(as_char4(a)), y = convert_short4(as_char4(b));\n"
+    "  int4 p = convert_int4(x) * convert_int4(y);\n"
+    "  return c + p.x + p.y + p.z + p.w;\n"
+    "}\n";
+
+typedef struct source {
+  const char *before, *text, *options;
+} source;
+
+static source source_of(const gpu_device *d, uint32_t id) {
+  const char *text = gpu_kernel_text[id];
+  const bool dots = strstr(text, "ocl_dot4") != NULL, native = dots && d->limits.int_dot;
+  return (source){.before = native ? dot_instruction
+                            : dots ? dot_arithmetic
+                                   : "",
+                  .text = text,
+                  .options = native ? "-cl-std=CL3.0" : "-cl-std=CL1.2"};
+}
 
 static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator included */
   do h = (h ^ (uint8_t)*text) * 0x100000001b3u;
@@ -15,12 +38,13 @@ static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator i
 
 /* Everything the binary depends on. */
 static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
-  uint64_t h = hash(0xcbf29ce484222325u, gpu_kernel_text[id]);
-  h = hash(hash(hash(h, options), d->info.name), d->info.driver);
+  const source s = source_of(d, id);
+  uint64_t h = hash(hash(0xcbf29ce484222325u, s.text), s.before);
+  h = hash(hash(hash(h, s.options), d->info.name), d->info.driver);
   snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name, (unsigned long long)hash(h, d->info.arch));
 }
 
-static cl_program from_cache(gpu_device *d, const char *key, const accel_plugin_host *host) {
+static cl_program from_cache(gpu_device *d, uint32_t id, const char *key, const accel_plugin_host *host) {
   uint64_t n = 0;
   if (!host || !host->cache_get || host->cache_get(host->self, key, NULL, &n) || !n) return NULL;
   unsigned char *bytes = malloc(n);
@@ -31,7 +55,8 @@ static cl_program from_cache(gpu_device *d, const char *key, const accel_plugin_
     const unsigned char *binary = bytes;
     program = ocl.clCreateProgramWithBinary(d->context, 1, &d->id, &size, &binary, &status, &code);
     if (code || status ||
-        ocl.clBuildProgram(program, 1, &d->id, options, NULL, NULL)) { /* a driver that changed: build anew */
+        ocl.clBuildProgram(program, 1, &d->id, source_of(d, id).options, NULL,
+                           NULL)) { /* a driver that changed: build anew */
       if (program && !code) ocl.clReleaseProgram(program);
       program = NULL;
     }
@@ -62,11 +87,12 @@ static void build_log(const gpu_device *d, cl_program program, char *out, size_t
 }
 
 static int32_t compile(gpu_device *d, uint32_t id, cl_program *out, accel_plugin_error *error) {
-  const char *source = gpu_kernel_text[id];
+  const source s = source_of(d, id);
+  const char *parts[] = {s.before, s.text};
   cl_int code;
-  *out = ocl.clCreateProgramWithSource(d->context, 1, &source, NULL, &code);
+  *out = ocl.clCreateProgramWithSource(d->context, 2, parts, NULL, &code);
   if (code) return ocl_fail(d, code, "clCreateProgramWithSource", error);
-  code = ocl.clBuildProgram(*out, 1, &d->id, options, NULL, NULL);
+  code = ocl.clBuildProgram(*out, 1, &d->id, s.options, NULL, NULL);
   if (code == CL_SUCCESS) return ACCEL_PLUGIN_OK;
   char log[120];
   build_log(d, *out, log, sizeof log);
@@ -87,7 +113,7 @@ int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host
   if (!gpu_kernel_text[id])
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s is not for OpenCL", gpu_kernels[id].name);
   cache_key(d, id, key, sizeof key);
-  cl_program program = from_cache(d, key, host);
+  cl_program program = from_cache(d, id, key, host);
   if (!program) {
     const int32_t rc = compile(d, id, &program, error);
     if (rc) return rc;

@@ -18,34 +18,50 @@ typedef struct kept { /* host bytes that a queued write still reads */
   uint32_t data[];
 } kept;
 
+typedef struct command_time { /* a command of a profiled run */
+  cl_event event;
+  double *us;
+} command_time;
+
 struct gpu_stream {
   gpu_device *device;
   const accel_plugin_host *host;
   ocl_queue *queue;
   kept *updates;
   uint32_t queued;
+  double *us; /* of the last mark; NULL: nobody asks */
+  command_time *timed;
+  uint32_t n_timed, room_timed;
+  cl_event event; /* of the command being queued */
 };
 
 /* ---- queues ---- */
 
-static int32_t queue_take(gpu_device *d, ocl_queue **out, accel_plugin_error *error) {
+static int32_t queue_new(gpu_device *d, bool timed, ocl_queue **out, accel_plugin_error *error) {
   if (atomic_load(&d->lost)) return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost", d->info.name);
   pthread_mutex_lock(&d->lock);
-  ocl_queue *q = d->idle;
-  if (q) d->idle = q->next;
+  ocl_queue **at = &d->idle;
+  while (*at && (*at)->timed != timed) at = &(*at)->next;
+  ocl_queue *q = *at;
+  if (q) *at = q->next;
   pthread_mutex_unlock(&d->lock);
   *out = q;
   if (q) return ACCEL_PLUGIN_OK;
   cl_int code;
   q = calloc(1, sizeof *q);
   if (!q) return kit_no_memory(error, sizeof *q);
-  q->queue = ocl.clCreateCommandQueue(d->context, d->id, 0, &code);
+  q->timed = timed;
+  q->queue = ocl.clCreateCommandQueue(d->context, d->id, timed ? CL_QUEUE_PROFILING_ENABLE : 0, &code);
   if (code) {
     free(q);
     return ocl_fail(d, code, "clCreateCommandQueue", error);
   }
   *out = q;
   return ACCEL_PLUGIN_OK;
+}
+
+static int32_t queue_take(gpu_device *d, ocl_queue **out, accel_plugin_error *error) {
+  return queue_new(d, false, out, error);
 }
 
 static void queue_give(gpu_device *d, ocl_queue *q) {
@@ -134,7 +150,7 @@ int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   if (!s) return kit_no_memory(error, sizeof *s);
   s->device = d;
   s->host = host;
-  const int32_t rc = queue_take(d, &s->queue, error);
+  const int32_t rc = queue_new(d, host && host->profile, &s->queue, error);
   if (rc)
     free(s);
   else
@@ -142,8 +158,53 @@ int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   return rc;
 }
 
+int32_t ocl_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
+  (void)error;
+  s->us = us;
+  gpu_add_us(us, 0.0); /* a node without commands takes no time */
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Where a command that is being queued leaves its event; NULL: nobody asks for its time. */
+static cl_event *event_of(gpu_stream *s) {
+  s->event = NULL;
+  return s->us ? &s->event : NULL;
+}
+
+static int32_t keep_event(gpu_stream *s, accel_plugin_error *error) {
+  if (s->n_timed == s->room_timed) {
+    const uint32_t room = s->room_timed * 2 + 64;
+    command_time *list = realloc(s->timed, room * sizeof *list);
+    if (!list) {
+      ocl.clReleaseEvent(s->event);
+      return kit_no_memory(error, room * sizeof *list);
+    }
+    s->timed = list;
+    s->room_timed = room;
+  }
+  s->timed[s->n_timed++] = (command_time){s->event, s->us};
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Events of commands that are through. */
+static void read_events(gpu_stream *s) {
+  for (uint32_t i = 0; i < s->n_timed; i++) {
+    cl_ulong from = 0, to = 0;
+    cl_event event = s->timed[i].event;
+    if (!ocl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof from, &from, NULL) &&
+        !ocl.clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof to, &to, NULL) && to >= from)
+      gpu_add_us(s->timed[i].us, 1e-3 * (double)(to - from));
+    ocl.clReleaseEvent(event);
+  }
+  free(s->timed);
+}
+
 static int32_t queued(gpu_stream *s, cl_int code, const char *call, accel_plugin_error *error) {
   if (code) return ocl_fail(s->device, code, call, error);
+  if (s->us && s->event) {
+    const int32_t rc = keep_event(s, error);
+    if (rc) return rc;
+  }
   if (++s->queued % FLUSH == 0) (void)ocl.clFlush(s->queue->queue);
   return ACCEL_PLUGIN_OK;
 }
@@ -169,7 +230,7 @@ int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
   cl_int code = CL_SUCCESS;
   if (!rc) {
     code = set_arguments(what, k->kernel);
-    if (!code) code = ocl.clEnqueueNDRangeKernel(s->queue->queue, k->kernel, 3, NULL, global, local, 0, NULL, NULL);
+    if (!code) code = ocl.clEnqueueNDRangeKernel(s->queue->queue, k->kernel, 3, NULL, global, local, 0, NULL, event_of(s));
   }
   pthread_mutex_unlock(&k->lock);
   return rc ? rc : queued(s, code, gpu_kernels[what->kernel].name, error);
@@ -177,7 +238,7 @@ int32_t ocl_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error
 
 int32_t ocl_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error) {
   const cl_int code = ocl.clEnqueueCopyBuffer(s->queue->queue, from->buffer->mem, to->buffer->mem, from->offset, to->offset,
-                                              to->bytes, 0, NULL, NULL);
+                                              to->bytes, 0, NULL, event_of(s));
   return queued(s, code, "clEnqueueCopyBuffer", error);
 }
 
@@ -187,8 +248,8 @@ int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
   memcpy(k->data, from, to->bytes);
   k->next = s->updates;
   s->updates = k;
-  const cl_int code =
-      ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes, k->data, 0, NULL, NULL);
+  const cl_int code = ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes, k->data, 0,
+                                               NULL, event_of(s));
   return queued(s, code, "clEnqueueWriteBuffer", error);
 }
 
@@ -196,6 +257,7 @@ int32_t ocl_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_err
   const cl_int code = ocl.clFinish(s->queue->queue);
   int32_t rc = code && !abandon ? ocl_fail(s->device, code, "clFinish", error) : ACCEL_PLUGIN_OK;
   (void)device_ms;
+  read_events(s);
   for (kept *k = s->updates, *next; k; k = next) {
     next = k->next;
     free(k);

@@ -14,5 +14,6 @@ const gpu_api gpu_plugin_api = {
     .dispatch = vlk_dispatch,
     .copy = vlk_copy,
     .update = vlk_update,
+    .mark = vlk_mark,
     .end = vlk_end,
 };

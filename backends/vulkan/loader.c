@@ -111,6 +111,19 @@ static bool lists(const VkExtensionProperties *all, uint32_t n, const char *name
   return false;
 }
 
+static void read_dot(const vlk_loader *l, vlk_card *card) {
+  VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR can = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR};
+  VkPhysicalDeviceShaderIntegerDotProductPropertiesKHR how = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES_KHR};
+  VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &can};
+  VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &how};
+  l->GetPhysicalDeviceFeatures2(card->handle, &features);
+  l->GetPhysicalDeviceProperties2(card->handle, &properties);
+  card->has_dot = can.shaderIntegerDotProduct;
+  card->fast_dot = card->has_dot && how.integerDotProduct4x8BitPackedSignedAccelerated;
+}
+
 static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice handle) {
   VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
   VkPhysicalDeviceProperties2 more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &card->id};
@@ -128,6 +141,7 @@ static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice hand
        has_driver =
            card->properties.apiVersion >= VK_API_VERSION_1_2 || lists(extension, n, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
   card->has_budget = lists(extension, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (lists(extension, n, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) read_dot(l, card);
   free(extension);
   card->id =
       (VkPhysicalDeviceIDProperties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES, .pNext = &card->subgroup};

@@ -14,7 +14,11 @@ foreach(line IN LISTS lines)
   endif()
   if(NOT EXISTS ${spirv} OR ${text} IS_NEWER_THAN ${spirv})
     file(READ ${text} body) # the C preprocessor that made it passes no line of these two on
-    file(WRITE ${IN}/${name}.comp "#version 450\n#extension GL_EXT_control_flow_attributes : require\n${body}")
+    set(more "")
+    if(body MATCHES "spirv_instruction")
+      set(more "#extension GL_EXT_spirv_intrinsics : require\n")
+    endif()
+    file(WRITE ${IN}/${name}.comp "#version 450\n#extension GL_EXT_control_flow_attributes : require\n${more}${body}")
     execute_process(COMMAND ${GLSLC} -O --target-env=vulkan1.1 -fshader-stage=compute -mfmt=num -o ${spirv}.new ${IN}/${name}.comp
       ERROR_VARIABLE problem RESULT_VARIABLE rc)
     if(NOT rc EQUAL 0)

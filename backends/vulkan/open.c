@@ -47,6 +47,8 @@ static void fill_limits(gpu_device *d) {
                       .memory = local,
                       .local_size = l->maxComputeWorkGroupInvocations,
                       .local_bytes = l->maxComputeSharedMemorySize,
+                      .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
+                      .int_dot_native = d->card->has_dot,
                       .cpu = vlk_is_cpu(d->card),
                       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
                       .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&
@@ -82,8 +84,16 @@ static VkResult make_device(gpu_device *d) {
                                    .queueFamilyIndex = family,
                                    .queueCount = 1,
                                    .pQueuePriorities = &priority};
-  VkDeviceCreateInfo info = {
-      .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
+  static const char *const dot_name[] = {VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME};
+  VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dot = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
+      .shaderIntegerDotProduct = VK_TRUE};
+  VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                             .pNext = d->card->has_dot ? &dot : NULL,
+                             .queueCreateInfoCount = 1,
+                             .pQueueCreateInfos = &queue,
+                             .enabledExtensionCount = d->card->has_dot ? 1 : 0,
+                             .ppEnabledExtensionNames = dot_name};
   VkResult result = d->loader->CreateDevice(d->card->handle, &info, NULL, &d->handle);
   if (result != VK_SUCCESS) {
     d->handle = VK_NULL_HANDLE;

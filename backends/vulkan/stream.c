@@ -52,6 +52,7 @@ static void batch_free(gpu_device *d, vlk_batch *b) {
   for (uint32_t i = 0; i < b->n_sets; i++) d->DestroyDescriptorPool(d->handle, b->sets[i], NULL);
   free(b->sets);
   if (b->times) d->DestroyQueryPool(d->handle, b->times, NULL);
+  if (b->marks) d->DestroyQueryPool(d->handle, b->marks, NULL);
   if (b->fence) d->DestroyFence(d->handle, b->fence, NULL);
   if (b->pool) d->DestroyCommandPool(d->handle, b->pool, NULL);
 }
@@ -60,6 +61,7 @@ void vlk_streams_free(gpu_device *d) {
   for (gpu_stream *s = d->idle, *next; s; s = next) {
     next = s->next;
     for (int i = 0; i < VLK_IN_FLIGHT; i++) batch_free(d, &s->batch[i]);
+    free(s->us);
     free(s);
   }
   d->idle = NULL;
@@ -102,6 +104,28 @@ static void learn(gpu_device *d, double ms, uint64_t work) {
   if (wanted != quota) atomic_compare_exchange_strong(&d->quota, (unsigned long long *)&quota, wanted);
 }
 
+static bool ask_times(const gpu_device *d, VkQueryPool pool, uint32_t n, uint64_t *tick) {
+  return pool && d->GetQueryPoolResults(d->handle, pool, 0, n, n * sizeof *tick, tick, sizeof *tick,
+                                        VK_QUERY_RESULT_64_BIT) == VK_SUCCESS;
+}
+
+static double ms_between(const gpu_device *d, uint64_t from, uint64_t to) {
+  const uint64_t mask = d->card->timestamp_bits < 64 ? (1ull << d->card->timestamp_bits) - 1 : UINT64_MAX;
+  return (double)((to - from) & mask) * d->ms_per_tick;
+}
+
+/* What a batch of a profiled run did from each mark to the next; before its first one it went on with the last of the batch
+ * before. */
+static void read_marks(const gpu_stream *s, const vlk_batch *b, const uint64_t whole[2]) {
+  uint64_t tick[VLK_COMMANDS], from = whole[0];
+  if (b->n_marks && !ask_times(s->device, b->marks, b->n_marks, tick)) return;
+  for (uint32_t i = 0; i <= b->n_marks; i++) {
+    const uint64_t to = i < b->n_marks ? tick[i] : whole[1];
+    if (b->mark + i > 0) gpu_add_us(s->us[b->mark + i - 1], 1e3 * ms_between(s->device, from, to));
+    from = to;
+  }
+}
+
 static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
   gpu_device *d = s->device;
   vlk_batch *b = &s->batch[s->first];
@@ -120,29 +144,28 @@ static int32_t wait_oldest(gpu_stream *s, accel_plugin_error *error) {
     return ACCEL_PLUGIN_E_DEVICE_LOST;
   }
   uint64_t tick[2];
-  if (b->times && d->GetQueryPoolResults(d->handle, b->times, 0, 2, sizeof tick, tick, sizeof tick[0],
-                                         VK_QUERY_RESULT_64_BIT) == VK_SUCCESS) {
-    uint64_t mask = d->card->timestamp_bits < 64 ? (1ull << d->card->timestamp_bits) - 1 : UINT64_MAX;
-    double ms = (double)((tick[1] - tick[0]) & mask) * d->ms_per_tick;
+  if (ask_times(d, b->times, 2, tick)) {
+    const double ms = ms_between(d, tick[0], tick[1]);
     s->ms += ms;
     learn(d, ms, b->work);
+    if (s->n_us) read_marks(s, b, tick);
   }
   return ACCEL_PLUGIN_OK;
 }
 
 /* ---- scripts ---- */
 
-/* One command of a script: this, then n_bind VkDescriptorBufferInfo and n_words words, or a vlk_move.  No padding: scripts
- * are compared as bytes. */
+/* One command of a script: this, then n_bind VkDescriptorBufferInfo and n_words words, a vlk_move, or (MARK) nothing.  No
+ * padding: scripts are compared as bytes. */
 typedef struct vlk_step {
-  uint32_t kernel; /* MOVE: a copy */
+  uint32_t kernel; /* MOVE: a copy; MARK: a timestamp */
   uint32_t n_bind, n_words, groups[3];
 } vlk_step;
 typedef struct vlk_move {
   VkBuffer from, to;
   VkBufferCopy region;
 } vlk_move;
-enum { MOVE = GPU_KERNELS };
+enum { MOVE = GPU_KERNELS, MARK };
 _Static_assert(sizeof(vlk_step) == 24 && sizeof(vlk_move) == 40, "no padding");
 
 static void *script_add(vlk_script *s, const vlk_step *step, size_t rest) {
@@ -176,6 +199,7 @@ static VkResult start(gpu_device *d, vlk_batch *b) {
   if (result == VK_SUCCESS) result = d->BeginCommandBuffer(b->commands, &info);
   if (result != VK_SUCCESS) return result;
   b->set = b->used = 0;
+  if (b->marks) d->CmdResetQueryPool(b->commands, b->marks, 0, VLK_COMMANDS);
   if (!b->times) return result;
   d->CmdResetQueryPool(b->commands, b->times, 0, 2);
   d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, b->times, 0);
@@ -208,10 +232,16 @@ static VkResult record_dispatch(gpu_device *d, vlk_batch *b, const vlk_step *ste
 /* Each behind a barrier that also covers what was submitted before it. */
 static VkResult record_script(gpu_device *d, vlk_batch *b) {
   VkResult result = start(d, b);
+  uint32_t marks = 0;
   for (size_t at = 0; result == VK_SUCCESS && at < b->script.n;) {
     vlk_step step;
     memcpy(&step, b->script.data + at, sizeof step);
     const uint8_t *rest = b->script.data + at + sizeof step;
+    if (step.kernel == MARK) {
+      d->CmdWriteTimestamp(b->commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, b->marks, marks++);
+      at += sizeof step;
+      continue;
+    }
     barrier(d, b->commands, WORK, READS | WRITES);
     if (step.kernel == MOVE) {
       vlk_move move;
@@ -261,6 +291,8 @@ static int32_t next_batch(gpu_stream *s, vlk_batch **out, accel_plugin_error *er
   b->script.n = 0;
   b->staged = b->commands_n = 0;
   b->work = 0;
+  b->mark = s->n_us;
+  b->n_marks = 0;
   s->recording = true;
   return ACCEL_PLUGIN_OK;
 }
@@ -352,6 +384,31 @@ int32_t vlk_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
   return add_move(s, b, &move, 1, error);
 }
 
+/* A timestamp behind what was asked before it.  Without a clock nothing is told. */
+int32_t vlk_mark(gpu_stream *s, double *us, accel_plugin_error *error) {
+  static const vlk_step step = {.kernel = MARK};
+  static const VkQueryPoolCreateInfo marks = {
+      .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = VLK_COMMANDS};
+  gpu_device *d = s->device;
+  vlk_batch *b;
+  if (d->ms_per_tick <= 0) return ACCEL_PLUGIN_OK;
+  int32_t rc = next_batch(s, &b, error);
+  if (rc) return rc;
+  if (s->n_us == s->room_us) {
+    const uint32_t room = s->room_us * 2 + 64;
+    double **list = realloc(s->us, room * sizeof *list);
+    if (!list) return kit_no_memory(error, room * sizeof *list);
+    s->us = list;
+    s->room_us = room;
+  }
+  const VkResult result = b->marks ? VK_SUCCESS : d->CreateQueryPool(d->handle, &marks, NULL, &b->marks);
+  if (result != VK_SUCCESS) return vlk_fail(d, error, result, "making a query pool");
+  if (!script_add(&b->script, &step, 0)) return kit_no_memory(error, b->script.n);
+  s->us[s->n_us++] = us;
+  b->n_marks++;
+  return added(s, b, 0, error);
+}
+
 /* ---- runs ---- */
 
 int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out, accel_plugin_error *error) {
@@ -366,6 +423,7 @@ int32_t vlk_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   s->device = d;
   s->host = host;
   s->ms = 0;
+  s->n_us = 0;
   s->first = 0; /* the same batches for the same commands, run after run */
   *out = s;
   return ACCEL_PLUGIN_OK;

@@ -42,7 +42,8 @@ typedef struct vlk_card {
   VkPhysicalDeviceDriverProperties driver; /* zeros before Vulkan 1.2 */
   char pci[16];                            /* "0000:03:00.0", empty when not told */
   bool has_budget;
-  int32_t queue_family; /* -1: it computes nothing */
+  bool has_dot, fast_dot; /* OpSDot of packed signed bytes; by an instruction of its own */
+  int32_t queue_family;   /* -1: it computes nothing */
   uint32_t timestamp_bits;
 } vlk_card;
 
@@ -92,6 +93,8 @@ typedef struct vlk_batch {
   VkCommandBuffer commands;
   VkFence fence;
   VkQueryPool times;          /* two: begin and end; null without timestamps */
+  VkQueryPool marks;          /* VLK_COMMANDS of profiled runs; null before the first */
+  uint32_t mark, n_marks;     /* first of them in gpu_stream.us, and how many */
   VkDescriptorPool *sets;     /* [n_sets]; filled one after the other */
   uint32_t n_sets, set, used; /* pools; the one being filled, and how many of it are taken */
   uint32_t commands_n;
@@ -106,6 +109,8 @@ struct gpu_stream {
   uint32_t first, n_flying;
   bool recording;
   double ms;
+  double **us; /* [n_us] of the run's marks, where their times go */
+  uint32_t n_us, room_us;
 };
 
 struct gpu_device {
@@ -174,6 +179,7 @@ int32_t vlk_begin(gpu_device *device, const accel_plugin_host *host, gpu_stream 
 int32_t vlk_dispatch(gpu_stream *stream, const gpu_dispatch *what, accel_plugin_error *error);
 int32_t vlk_copy(gpu_stream *stream, const gpu_binding *to, const gpu_binding *from, accel_plugin_error *error);
 int32_t vlk_update(gpu_stream *stream, const gpu_binding *to, const void *from, accel_plugin_error *error);
+int32_t vlk_mark(gpu_stream *stream, double *us, accel_plugin_error *error);
 int32_t vlk_end(gpu_stream *stream, bool abandon, double *device_ms, accel_plugin_error *error);
 void vlk_streams_free(gpu_device *device);
 

@@ -281,13 +281,14 @@ typedef struct accel_plugin_part { /* of a cache entry */
   uint64_t n; /* bytes */
 } accel_plugin_part;
 
+enum { ACCEL_PLUGIN_CLOCK_HOST = 0, ACCEL_PLUGIN_CLOCK_DEVICE = 1 }; /* whose times a step has */
 /* What one launch did.  flop: multiplications and additions of the op's definition; bytes: weights in their format,
  * operands and results once each, whatever a cache saved. */
 typedef struct accel_plugin_step {
   uint32_t size, entry;
   const int32_t *node; /* [n_node] nodes done by this launch; more than one where the plugin joins them */
-  uint32_t n_node, reserved;
-  double begin_us, end_us; /* microseconds on the clock of the run's machine; only differences mean anything */
+  uint32_t n_node, clock;
+  double begin_us, end_us; /* microseconds on `clock`; only differences mean anything */
   double flop, bytes;
 } accel_plugin_step;
 

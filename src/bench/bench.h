@@ -38,6 +38,7 @@ typedef struct bench_step {
 typedef struct bench_profile {
   uint32_t n, runs;
   bool decoding;                         /* a run is one step of a generation, after its prompts */
+  bool device_clock;                     /* times are the device's; false: the host's */
   bench_step *step;                      /* [n] in the order of the program */
   double wall_us;                        /* of one run, what lies outside the steps included; mean */
   double peak_gflops, peak_gbytes_per_s; /* of this machine with as many threads, measured right after; 0: not a CPU */

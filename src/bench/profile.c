@@ -38,6 +38,7 @@ void bench_collect(void *user, const accel_profile_step *told) {
     return;
   }
   double us = told->end_us - told->begin_us;
+  if (told->device_clock) c->profile->device_clock = true;
   step->calls++;
   step->us += us;
   step->flop += told->flop;

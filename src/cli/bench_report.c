@@ -76,6 +76,7 @@ void cli_profile_json(cli_json *json, const bench_profile *p) {
   cli_json_double(json, "steps_ms", 1e-3 * steps_us(p));
   cli_json_double(json, "bytes", steps_bytes(p));
   cli_json_bool(json, "decoding", p->decoding);
+  cli_json_text(json, "clock", p->device_clock ? "device" : "host");
   cli_json_double(json, "peak_gflops", p->peak_gflops > 0 ? p->peak_gflops : (double)NAN);
   cli_json_double(json, "peak_gbytes_per_s", p->peak_gbytes_per_s > 0 ? p->peak_gbytes_per_s : (double)NAN);
   groups_json(json, p, true);
@@ -173,6 +174,7 @@ static void print_longest(const bench_profile *p, bool markdown) {
 void cli_profile_print(const bench_profile *p, bool markdown) {
   printf("\nprofile: %.3f ms a %s, mean of %u; %.3f ms of it in %u steps, which move %.3f MB\n", 1e-3 * p->wall_us,
          p->decoding ? "step of decoding" : "run", p->runs, 1e-3 * steps_us(p), p->n, 1e-6 * steps_bytes(p));
+  if (p->device_clock) printf("times of the steps: the device's own clock; of the run: this machine's\n");
   if (p->peak_gflops > 0)
     printf("peak, measured with as many threads: %.0f GFLOP/s of fp32 multiply-adds, %.1f GB/s read\n", p->peak_gflops,
            p->peak_gbytes_per_s);

@@ -111,7 +111,8 @@ static void host_profile(void *self, const accel_plugin_step *step) {
                              .begin_us = step->begin_us,
                              .end_us = step->end_us,
                              .flop = step->flop,
-                             .bytes = step->bytes};
+                             .bytes = step->bytes,
+                             .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
   ep->profile(ep->profile_user, &told);
 }
 

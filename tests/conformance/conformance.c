@@ -143,6 +143,9 @@ static int run(const settings *s, const conf_cases *cases) {
   char *rest = list;
   for (char *p; (p = strsep(&rest, ",")) != NULL;)
     run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+  conf_result warned = {.verdict = plugin.warning[0] ? CONF_FAIL : CONF_PASS};
+  snprintf(warned.why, sizeof warned.why, "%s", plugin.warning);
+  judge(s, "warnings", warned, &total);
   printf("%u passed, %u failed, %u skipped\n", total.passed, total.failed, total.skipped);
   conf_plugin_close(&plugin);
   if (!no_reference) conf_plugin_close(&reference);

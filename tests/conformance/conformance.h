@@ -70,6 +70,7 @@ typedef struct conf_plugin {
   uint32_t device;
   accel__pool *pool;
   accel_plugin_host host;
+  char warning[300]; /* the last one of the plugin */
 } conf_plugin;
 const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads,
                              conf_plugin *out); /* reason why not, or NULL */

@@ -6,7 +6,12 @@
 
 #include "conformance.h"
 
-static void quiet(void *self, int level, const char *message) { (void)self, (void)level, (void)message; }
+/* Warnings are kept: a plugin that leaves kernels out here would pass by those it has left. */
+static void keep_warning(void *self, int level, const char *message) {
+  enum { WARNING = 1 };
+  conf_plugin *plugin = self;
+  if (level <= WARNING) snprintf(plugin->warning, sizeof plugin->warning, "%s", message);
+}
 static void parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((conf_plugin *)self)->pool, n, fn, arg);
 }
@@ -26,7 +31,7 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
   out->host = (accel_plugin_host){.size = sizeof out->host,
                                   .abi = ACCEL_PLUGIN_ABI_NOW,
                                   .self = out,
-                                  .log = quiet,
+                                  .log = keep_warning,
                                   .parallel = parallel,
                                   .workers = workers};
   out->table = query(&out->host, ACCEL_PLUGIN_ABI_NOW);

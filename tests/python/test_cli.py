@@ -517,7 +517,7 @@ class Inside(Case):
         db, svg = self.path("steps.sqlite"), self.path("profile.svg")
         found = self.good("bench", model("base"), "--device", "reference", "--batch", "2", "--seq", "8", "--iters", "3", "--db", db, "--profile-svg", svg)
         profile = found["profile"]
-        self.assertEqual(profile["runs"], 3)
+        self.assertEqual((profile["runs"], profile["clock"]), (3, "host"))
         self.assertLess(profile["steps_ms"], profile["run_ms"])
         self.assertAlmostEqual(profile["steps_ms"], sum(step["ms"] for step in profile["steps"]))
         for groups in ("by_op", "by_layer"):
@@ -549,6 +549,17 @@ class Inside(Case):
             self.assertIn(word, table)
         self.assertNotIn("profile", self.good("bench", model("base"), "--iters", "1"))
         self.bad(1, "cannot be written", "bench", model("base"), "--iters", "1", "--profile-svg", self.path("none/such.svg"))
+
+    def test_bench_profile_on_a_device(self):
+        for device in ("opencl", "vulkan"):
+            with self.subTest(device=device):
+                if run("detect", device).returncode == 4:
+                    self.skipTest(f"no {device} device")
+                profile = self.good("bench", model("base"), "--device", device, "--batch", "2", "--seq", "8", "--iters", "2", "--profile", timeout=300)["profile"]
+                self.assertEqual(profile["clock"], "device")
+                self.assertTrue(0 < profile["steps_ms"] < profile["run_ms"], profile)
+                for op in ("linear", "attention", "norm"):
+                    self.assertGreater(next(g for g in profile["by_op"] if g["op"] == op)["ms"], 0)
 
     def test_bench_peaks(self):
         profile = self.good("bench", model("base"), "--device", "cpu", "--iters", "1", "--threads", "1", "--profile", timeout=300)["profile"]

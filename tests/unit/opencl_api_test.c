@@ -1,5 +1,6 @@
 /* opencl_api_test.c - the API layer of the OpenCL plugin on whatever device is there (a software one will do): order,
  * threads, the cache of binaries, and every call of the driver refused in turn. */
+#include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -227,9 +228,36 @@ static void each_call_may_fail(void **state) {
   }
 }
 
+static void ignore(void *self, const accel_plugin_step *step) { (void)self, (void)step; }
+
+/* Of runs that are profiled; a mark without commands took no time. */
+static void marks_tell_the_devices_time(void **state) {
+  const accel_plugin_host watching = {.size = sizeof watching, .profile = ignore};
+  accel_plugin_error e;
+  gpu_device *d = open_device(&e);
+  gpu_buffer *buffer = NULL;
+  gpu_stream *s = NULL;
+  const float x[N] = {0};
+  double us[3] = {(double)NAN, (double)NAN, (double)NAN}, ms = 0;
+  (void)state;
+  assert_int_equal(ocl_alloc(d, 4 * N, false, &buffer, NULL, &e), ACCEL_PLUGIN_OK);
+  const gpu_binding all = {buffer, 0, 4 * N};
+  assert_int_equal(ocl_write(d, &all, x, &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(ocl_begin(d, &watching, &s, &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(add_ones(s, buffer, 3, &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(ocl_mark(s, &us[0], &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(add_ones(s, buffer, 100, &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(ocl_mark(s, &us[1], &e), ACCEL_PLUGIN_OK);
+  assert_int_equal(ocl_end(s, false, &ms, &e), ACCEL_PLUGIN_OK);
+  assert_true(us[0] > 0 && us[1] == 0 && us[2] != us[2]);
+  ocl_release(d, buffer);
+  assert_int_equal(scenario(d, NULL, 10, &e), ACCEL_PLUGIN_OK);
+  ocl_close(d);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(commands_run_in_order), cmocka_unit_test(host_memory_is_mapped),
-                                     cmocka_unit_test(threads_share_a_device), cmocka_unit_test(binaries_are_cached),
-                                     cmocka_unit_test(each_call_may_fail)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(commands_run_in_order), cmocka_unit_test(marks_tell_the_devices_time),
+                                     cmocka_unit_test(host_memory_is_mapped), cmocka_unit_test(threads_share_a_device),
+                                     cmocka_unit_test(binaries_are_cached),   cmocka_unit_test(each_call_may_fail)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

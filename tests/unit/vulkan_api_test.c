@@ -1,5 +1,6 @@
 /* vulkan_api_test.c - the API layer of the Vulkan plugin on whatever device is there (a software one will do): copies, order
  * across submissions, threads, and every call of the driver refused in turn. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,6 +89,33 @@ static void test_long_runs_keep_their_order(void **state) {
   assert_int_equal(scenario(d, 3000), ACCEL_PLUGIN_OK);
   assert_int_equal(scenario(d, 10), ACCEL_PLUGIN_OK);
   assert_true(atomic_load(&d->allocated) <= VLK_STAGING);
+  vlk_close(d);
+}
+
+/* Marks over several submissions share out what the device was busy, and the same commands without marks follow. */
+static void test_marks_tell_the_devices_time(void **state) {
+  (void)state;
+  gpu_device *d = open_device();
+  gpu_buffer *buffer = NULL;
+  const float x[N] = {0};
+  for (int run = 0; run < 2 && d->ms_per_tick > 0; run++) {
+    double us[3] = {(double)NAN, (double)NAN, (double)NAN}, ms = 0;
+    gpu_stream *s = NULL;
+    assert_int_equal(vlk_alloc(d, 4 * N, false, &buffer, NULL, &error), ACCEL_PLUGIN_OK);
+    const gpu_binding all = {buffer, 0, 4 * N};
+    assert_int_equal(vlk_write(d, &all, x, &error), ACCEL_PLUGIN_OK);
+    assert_int_equal(vlk_begin(d, NULL, &s, &error), ACCEL_PLUGIN_OK);
+    assert_int_equal(add_ones(d, s, buffer, 10), ACCEL_PLUGIN_OK);
+    assert_int_equal(vlk_mark(s, &us[0], &error), ACCEL_PLUGIN_OK);
+    assert_int_equal(add_ones(d, s, buffer, 1500), ACCEL_PLUGIN_OK);
+    assert_int_equal(vlk_mark(s, &us[1], &error), ACCEL_PLUGIN_OK);
+    assert_int_equal(add_ones(d, s, buffer, 100), ACCEL_PLUGIN_OK);
+    assert_int_equal(vlk_end(s, false, &ms, &error), ACCEL_PLUGIN_OK);
+    assert_true(us[0] > 0 && us[1] > 0 && us[0] + us[1] <= 1e3 * ms * 1.001 + 1);
+    assert_true(us[2] != us[2]);
+    vlk_release(d, buffer);
+  }
+  assert_int_equal(scenario(d, 10), ACCEL_PLUGIN_OK);
   vlk_close(d);
 }
 
@@ -182,6 +210,7 @@ static void test_the_same_commands_are_submitted_again(void **state) {
   (void)state;
   gpu_device *d = open_device();
   gpu_buffer *buffer = NULL;
+  const unsigned long long quota = atomic_exchange(&d->quota, 1ull << 40); /* a busy machine does not cut the runs in two */
   assert_int_equal(vlk_alloc(d, 4 * N, false, &buffer, NULL, &error), ACCEL_PLUGIN_OK);
   assert_true(run_over(d, buffer, 1, 40) == 41);
   const unsigned long long before = atomic_load(&d->replayed);
@@ -198,6 +227,7 @@ static void test_the_same_commands_are_submitted_again(void **state) {
   assert_true(run_over(d, buffer, 8, 39) == 47);
   assert_true(atomic_load(&d->replayed) == then + 1);
   vlk_release(d, buffer);
+  atomic_store(&d->quota, quota);
   vlk_close(d);
 }
 
@@ -353,6 +383,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_long_runs_keep_their_order),
       cmocka_unit_test(test_the_same_commands_are_submitted_again),
+      cmocka_unit_test(test_marks_tell_the_devices_time),
       cmocka_unit_test(test_threads_share_a_device),
       cmocka_unit_test(test_copies_without_shared_memory),
       cmocka_unit_test(test_too_much_memory_is_an_error),

@@ -18,10 +18,11 @@
 #define FLOAT(x)     ((float)(x))
 #define AS_FLOAT(x)  as_float(x)
 #define AS_UINT(x)   as_uint(x)
-#define AS_INT(x)       as_int(x)
+#define AS_INT(x)    as_int(x)
 #define MAD(a, b, c) mad(a, b, c)
 #define UNROLL
 #define EXACT
-#define MIN_AT(n, i, v) minimum_at(AT(n, i), v)
+#define MIN_AT(n, i, v)                minimum_at(AT(n, i), v)
+#define MATRIX_MULTIPLY(w, s, c, a, b) emulated_matrix<w, s>(lane_, c, a, b, __FILE__, __LINE__)
 #include "half.h"
 #include "group.h"

@@ -1,0 +1,32 @@
+/* op_linear.h - one product y[m, n] = act(x w^T + bias) + residual, and its two ways: with fp32 activations (op_linear.c),
+ * or with activations in words of the weight's own kind (op_words.c): signed bytes for int8 weights, fp16 or bf16 for
+ * theirs, for devices with integer dot products or matrix units. */
+#ifndef ACCEL_GPU_OP_LINEAR_H
+#define ACCEL_GPU_OP_LINEAR_H
+
+#include "gpu/ops.h"
+
+enum { GPU_LINEAR_BIAS = 1, GPU_LINEAR_RESIDUAL = 2 }; /* flags of all kernels of linear */
+
+typedef struct gpu_product {
+  const kit_tensor *x;
+  gpu_matrix w;
+  const kit_tensor *bias, *residual;
+  gpu_binding y;
+  gpu_binding words; /* workspace of gpu_words_bytes */
+  int64_t m, n, k, y_stride;
+  int32_t act;
+  float alpha;
+  bool trans;
+  uint32_t tile; /* rows and columns of a tile of linear_dot: 64, 128; 0: by size */
+} gpu_product;
+
+/* Is a product of m x n large enough for tiles of rows x columns? */
+bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns);
+/* Of `variants` the one by which rows of k numbers are multiplied with this weight stored [n, k]; 0: none. */
+uint32_t gpu_words_variant(uint32_t variants, const gpu_weight *w, bool trans);
+/* Workspace for m rows; 0 without such a variant. */
+uint64_t gpu_words_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
+int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error);
+
+#endif
