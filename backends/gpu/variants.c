@@ -14,7 +14,6 @@
 
 #include "gpu/op_linear.h"
 
-static const char WISH[] = "ACCEL_GPU_VARIANTS";
 enum { DEVICES = 64, N = 70, K = 300, MOST_M = 70, WARNING = 1 };
 
 static const struct {
@@ -43,8 +42,10 @@ static bool names(const char *list, const char *name) {
   return false;
 }
 
+static const char *wished(void) { return getenv("ACCEL_GPU_VARIANTS"); }
+
 void gpu_limits_wished(gpu_limits *limits) {
-  const char *wish = getenv(WISH);
+  const char *wish = wished();
   if (wish && names(wish, "small_bindings")) limits->binding = 65536;
   if (!wish || !names(wish, "card")) return;
   limits->cpu = false;
@@ -52,7 +53,7 @@ void gpu_limits_wished(gpu_limits *limits) {
 }
 
 static uint32_t candidates(const gpu_limits *limits) {
-  const char *wish = getenv(WISH);
+  const char *wish = wished();
   uint32_t all = limits->matrix;
   if (limits->int_dot || wish) all |= GPU_VARIANT_INT_DOT;
   for (int i = 0; wish && i < VARIANTS; i++)

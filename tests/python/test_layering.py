@@ -28,9 +28,10 @@ PROGRAMS = ("src/cli/", "src/bench/", "src/hardware/probe/")
 BANNED = ["abort", "exit", "_exit", "_Exit", "quick_exit", "atexit", "assert", "printf", "fprintf", "vprintf", "vfprintf", "dprintf",
           "puts", "fputs", "putchar", "perror", "rand", "srand", "rand_r", "random", "srandom", "drand48", "system", "popen", "gets",
           "signal", "sigaction", "setlocale", "strtok", "sprintf", "vsprintf"]
-# Reading the environment: config.c, by its table; the accel tool, which links the public interface only; the CPU plugin, which may not
-# include src/core, reads ACCEL_ISA itself.
-ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"}}
+# Reading the environment: config.c, by its table; the accel tool, which links the public interface only; plugins, which may not
+# include src/core, read what is theirs alone.
+ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"},
+               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}}
 ENVIRONMENT_CALLS = ["getenv", "secure_getenv"]
 NEVER = ["setenv", "putenv", "unsetenv", "clearenv"]
 
