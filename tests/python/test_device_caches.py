@@ -12,6 +12,10 @@ from test_cli import ACCEL, ENVIRONMENT, model, run
 TEXTS = ["a sentence", "another one, somewhat longer than the first"]
 
 
+def flat(nested):
+    return [x for part in nested for x in flat(part)] if isinstance(nested, list) else [nested]
+
+
 def files_of(directory):
     return sorted(os.path.join(at, name) for at, _, names in os.walk(directory) for name in names)
 
@@ -29,14 +33,13 @@ class Caches(unittest.TestCase):
             found.append(json.loads(out)["embeddings"])
         return found
 
-    def check(self, device, kernels):
+    def check(self, device):
         if run("detect", device).returncode == 4:
             self.skipTest(f"no {device} device")
         with tempfile.TemporaryDirectory() as cache:
             first = self.embed_twice(device, cache)
             self.assertEqual(first[0], first[1])
-            kept = [f for f in files_of(cache) if kernels in os.path.basename(f)]
-            self.assertTrue(kept, files_of(cache))
+            self.assertTrue(files_of(cache))
             self.assertFalse([f for f in files_of(cache) if ".tmp" in f], "what was written is renamed")
             self.assertEqual(self.embed_twice(device, cache), first)
             for i, path in enumerate(files_of(cache)):
@@ -57,15 +60,15 @@ class Caches(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual("kernels 'matrix_f16' are left out" in done.stderr, bool(fault), done.stderr)
                 found[fault] = json.loads(done.stdout)["embeddings"]
-        for with_units, plain in zip(found[""], found["variant"]):
-            self.assertNotEqual(with_units, plain)
-            self.assertGreater(sum(a * b for a, b in zip(with_units, plain)) / sum(a * a for a in plain), 0.999)
+        with_units, plain = flat(found[""]), flat(found["variant"])
+        self.assertNotEqual(with_units, plain)
+        self.assertAlmostEqual(sum(a * b for a, b in zip(with_units, plain)) / sum(a * a for a in plain), 1, delta=0.001)
 
     def test_opencl(self):
-        self.check("opencl", "opencl")
+        self.check("opencl")
 
     def test_vulkan(self):
-        self.check("vulkan", "")
+        self.check("vulkan")
 
 
 if __name__ == "__main__":
