@@ -1,8 +1,8 @@
 /* speech.c - noise in, so many tokens out. */
 #include "bench/speech.h"
+#include "bench/wav.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 static double now_ms(void) {
@@ -11,31 +11,19 @@ static double now_ms(void) {
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static void put(unsigned char *to, uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) to[i] = (unsigned char)(value >> 8 * i);
-}
-
 /* A WAV file of 16-bit noise. */
 static accel_status make_sound(uint32_t samples, uint64_t seed, bench_speech *s) {
-  enum { HEADER = 44 };
-  unsigned char *wav = malloc(HEADER + 2 * (size_t)samples);
+  const size_t n = WAV_HEADER + 2 * (size_t)samples;
+  unsigned char *wav = malloc(n);
   if (!wav) return ACCEL_ERROR_OUT_OF_MEMORY;
-  memcpy(wav, "RIFF    WAVEfmt ", 16);
-  put(wav + 4, HEADER - 8 + 2 * samples, 4);
-  put(wav + 16, 16, 4);
-  put(wav + 20, 1, 2); /* PCM */
-  put(wav + 22, 1, 2); /* channels */
-  put(wav + 24, BENCH_SAMPLE_RATE, 4);
-  put(wav + 28, 2 * BENCH_SAMPLE_RATE, 4);
-  put(wav + 32, 2, 2); /* bytes of a frame */
-  put(wav + 34, 16, 2);
-  memcpy(wav + 36, "data", 4);
-  put(wav + 40, 2 * samples, 4);
+  wav_header(wav, BENCH_SAMPLE_RATE, 2 * samples);
   for (uint32_t i = 0; i < samples; ++i) {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
-    put(wav + HEADER + 2 * i, (uint32_t)(int32_t)((int64_t)(seed >> 51) - 4096), 2);
+    const int32_t sample = (int32_t)(seed >> 51) - 4096;
+    wav[WAV_HEADER + 2 * i] = (unsigned char)sample;
+    wav[WAV_HEADER + 2 * i + 1] = (unsigned char)(sample >> 8);
   }
-  s->sound = (accel_media){.name = "noise", .data = wav, .n = HEADER + 2 * (size_t)samples};
+  s->sound = (accel_media){.name = "noise", .data = wav, .n = n};
   return ACCEL_OK;
 }
 

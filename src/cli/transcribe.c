@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/wav.h"
 #include "cli/print.h"
 
 /* What is asked for, with the memory behind it. */
@@ -17,28 +18,13 @@ typedef struct wishes {
 
 /* ---- inputs ---- */
 
-static void put_number(unsigned char *to, uint32_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) to[i] = (unsigned char)(value >> 8 * i);
-}
-
 /* A WAV header in front of raw 16-bit samples. */
 static int wrap_samples(cli_run *run, wishes *w, uint32_t rate, size_t n) {
-  enum { HEADER = 44 };
-  if (n > UINT32_MAX - HEADER) return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
-  unsigned char *wav = malloc(HEADER + n);
+  if (n > UINT32_MAX - WAV_HEADER) return cli_error(run, ACCEL_ERROR_LIMIT, "-: more than 4 GiB of samples");
+  unsigned char *wav = malloc(WAV_HEADER + n);
   if (!wav) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  memcpy(wav, "RIFF    WAVEfmt ", 16);
-  put_number(wav + 4, (uint32_t)(HEADER - 8 + n), 4);
-  put_number(wav + 16, 16, 4);
-  put_number(wav + 20, 1, 2); /* PCM */
-  put_number(wav + 22, 1, 2); /* channels */
-  put_number(wav + 24, rate, 4);
-  put_number(wav + 28, 2 * rate, 4);
-  put_number(wav + 32, 2, 2); /* bytes of a frame */
-  put_number(wav + 34, 16, 2);
-  memcpy(wav + 36, "data", 4);
-  put_number(wav + 40, (uint32_t)n, 4);
-  memcpy(wav + HEADER, w->piped, n);
+  wav_header(wav, rate, (uint32_t)n);
+  memcpy(wav + WAV_HEADER, w->piped, n);
   free(w->piped);
   w->piped = (char *)wav;
   return 0;
