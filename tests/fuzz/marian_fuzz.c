@@ -1,9 +1,9 @@
-/* marian_fuzz.c - the files of a Marian tokenizer: what loads encodes and decodes, what does not is refused.
+/* marian_fuzz.c - the files of Marian's, M2M100's and tiktoken's tokenizers: what loads encodes and decodes, what does not
+ * is refused.
  *
- * The input is vocab.json, target_vocab.json and source.spm, each behind a line with its length in decimal; a first byte
- * that is odd asks for separate vocabularies. */
+ * The input is vocab.json, target_vocab.json and the model, each behind a line with its length in decimal.  The first byte
+ * modulo 4: Marian, with separate vocabularies, M2M100, tiktoken (the model alone). */
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,13 +14,18 @@
 
 static char directory[64];
 
-static void remove_all(void) {
-  static const char *const names[] = {"vocab.json", "target_vocab.json", "source.spm", "tokenizer_config.json"};
+static void remove_files(void) {
+  static const char *const names[] = {"vocab.json", "target_vocab.json",       "tokenizer_config.json",
+                                      "source.spm", "sentencepiece.bpe.model", "tiktoken.model"};
   char path[128];
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 6; i++) {
     snprintf(path, sizeof path, "%s/%s", directory, names[i]);
     remove(path);
   }
+}
+
+static void remove_all(void) {
+  remove_files();
   rmdir(directory);
 }
 
@@ -44,7 +49,13 @@ static size_t next_part(const uint8_t **at, const uint8_t *end, const uint8_t **
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static const char *const names[] = {"vocab.json", "target_vocab.json", "source.spm"};
+  static const struct {
+    const char *config, *model;
+  } kinds[] = {{"{\"tokenizer_class\":\"MarianTokenizer\"}", "source.spm"},
+               {"{\"tokenizer_class\":\"MarianTokenizer\",\"separate_vocabs\":true}", "source.spm"},
+               {"{\"tokenizer_class\":\"M2M100Tokenizer\",\"src_lang\":\"fr\"}", "sentencepiece.bpe.model"},
+               {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"added_tokens_decoder\":{\"9\":{\"content\":\"</s>\"}}}",
+                "tiktoken.model"}};
   static const char text[] = ">>fr<< Hello world, \xC3\xA9t\xC3\xA9 \xE6\x9D\xB1 </s> 12";
   accel__tokenizer *tokenizer = NULL;
   accel__encoding encoding = {0};
@@ -56,10 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (!mkdtemp(directory)) abort();
     atexit(remove_all);
   }
-  const bool separate = n && *at++ & 1;
-  const char *config = separate ? "{\"tokenizer_class\":\"MarianTokenizer\",\"separate_vocabs\":true}"
-                                : "{\"tokenizer_class\":\"MarianTokenizer\"}";
-  write_file("tokenizer_config.json", config, strlen(config));
+  remove_files();
+  const int kind = n ? *at++ & 3 : 0;
+  const char *const names[] = {"vocab.json", "target_vocab.json", kinds[kind].model};
+  write_file("tokenizer_config.json", kinds[kind].config, strlen(kinds[kind].config));
   for (int i = 0; i < 3; i++) {
     size_t length = next_part(&at, end, &part);
     write_file(names[i], part, length);

@@ -44,6 +44,16 @@ class Files(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("tokenizer.model", done.stderr)
 
+    def test_damaged_tiktoken(self):
+        for data, says in ((b"aGk= 0\nnonsense\n", "line 2"), (b"aGk= 0\naG8= 0\n", "rank 0 comes twice"), (b"aGk= 0\naG8= 99999999\n", "line 2"), (b"aGk= 0\n!!!! 1\n", "line 2"),
+                           (b"aGk=", "tiktoken.model"), (b"QUFB" * 2000 + b" 0\n", "tiktoken.model")):
+            with self.subTest(data=data[:20]), tempfile.TemporaryDirectory() as folder:
+                with open(os.path.join(folder, "tiktoken.model"), "wb") as f:
+                    f.write(data)
+                done = tokenize(folder, "--input", ["a"])
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(says, done.stderr)
+
     def test_damaged_marian(self):
         """Files missing, cut short, or of another kind; a vocabulary without what every tokenizer needs."""
         given = os.path.join(FIXTURES, "marian_separate")
