@@ -115,6 +115,7 @@ static accel_status read_normalizer(accel__spm *m, const field *from) {
 
 accel_status accel__spm_read(const uint8_t *data, size_t n, const char *name, accel__spm *m) {
   *m = (accel__spm){.name = name, .kind = ACCEL__SPM_UNIGRAM, .dummy_prefix = true, .remove_extra = true, .escape = true};
+  if (n == 0) return accel__spm_malformed(name, "the file is empty");
   reader r = {data, data + n};
   field f;
   bool broken = false;

@@ -90,6 +90,7 @@ static word *find(const struct accel__words *w, uint64_t hash, const accel__char
 
 static accel_status push_known(const struct accel__words *w, const word *at, const accel__char *chars, int32_t number,
                                accel__tokens *out) {
+  if (at->token_n == 0) return ACCEL_OK;
   if (out->n + at->token_n > out->capacity)
     ACCEL_TRY(accel__grow(&out->at, &out->capacity, out->n + at->token_n, sizeof *out->at));
   const accel__word_token *token = &w->token[at->token];
@@ -160,7 +161,8 @@ static accel_status one_word(const accel__tokenizer *t, const accel__char *chars
     base_n = s->other.n;
   }
   ACCEL_TRY(accel__model_tokenize(t, base, base_n, number, s, out));
-  return kept ? remember(s, at, hash, chars, n, base, out->at + before, out->n - before) : ACCEL_OK;
+  const accel__token *made = out->at ? out->at + before : NULL;
+  return kept ? remember(s, at, hash, chars, n, base, made, out->n - before) : ACCEL_OK;
 }
 
 /* Models of SentencePiece's kind see a whole text as one word.  Where no merge reaches over the beginning of a U+2581 run,
