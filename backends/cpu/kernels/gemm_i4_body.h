@@ -16,8 +16,13 @@
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
 
+#if V_REGISTERS >= 32 && GEMM_VECS <= 2
+#define FEW_ROWS 8
+#else
+#define FEW_ROWS 4
+#endif
+
 enum {
-  FEW_ROWS = 4,
   FAR = 4096, /* bytes that codes are asked for before their use */
   HEAD = 2 * GEMM_COLS * (int)sizeof(float),
   BLOCKS = CPU_I4_BLOCK / 8, /* written out at once, at most */
@@ -51,7 +56,8 @@ V_INLINE vi value_of(const int store, vi codes, vi zero) {
 V_INLINE void few(const int store, const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile) {
   const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
   const char *block = panel + HEAD;
-  const uint8_t *x = (const uint8_t *)g->x + row * g->ldx;
+  const uint8_t *x[2] = {(const uint8_t *)g->x + row * g->ldx, (const uint8_t *)g->x + (row + (rows > 4 ? 4 : 0)) * g->ldx};
+  int64_t ldx = g->ldx, ldx3 = 3 * g->ldx;
   vf total[FEW_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { total[i][j] = v_zero(); }
@@ -65,15 +71,23 @@ V_INLINE void few(const int store, const int rows, const cpu_gemm *g, int64_t ro
       MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = i_zero(); }
     }
     v_prefetch_far(block + FAR);
-    for (int64_t s = 0; s < steps; s++, w += DOT_STEP, x += 8) {
+    for (int64_t s = 0; s < steps; s++, w += DOT_STEP) {
+      vi low[GEMM_VECS], high[GEMM_VECS];
+      DOT_KEEP(ldx);
+      DOT_KEEP(ldx3);
       MICRO_UNROLL for (int j = 0; j < DOT_STEP; j += 64) { v_prefetch_far(w + FAR + j); }
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-        vi codes = i_load(w + j * 4 * V), low = value_of(store, i_low(codes), zero[j]),
-           high = value_of(store, i_high(codes), zero[j]);
-        MICRO_UNROLL for (int i = 0; i < rows; i++) {
-          i_dot2(&sum[i][j], i_four(x + i * g->ldx), low, i_four(x + i * g->ldx + 4), high);
-        }
+        const vi codes = i_load(w + j * 4 * V);
+        low[j] = value_of(store, i_low(codes), zero[j]);
+        high[j] = value_of(store, i_high(codes), zero[j]);
       }
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        const uint8_t *at = x[i / 4] + (i % 4 == 3 ? ldx3 : i % 4 * ldx);
+        const vi a = i_four(at), b = i_four(at + 4);
+        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) i_dot2(&sum[i][j], a, low[j], b, high[j]);
+      }
+      x[0] += 8;
+      x[1] += 8;
     }
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf scale = scales(g->scale, block, j * V);
@@ -94,14 +108,20 @@ typedef void few_fn(const cpu_gemm *g, int64_t row, const char *panel, float *ti
     few(ACCEL_PLUGIN_##store, rows, g, row, panel, tile);                                            \
   }
 /* clang-format off */
-FEW(I4, 1) FEW(I4, 2) FEW(I4, 3) FEW(I4, 4)
-FEW(U4, 1) FEW(U4, 2) FEW(U4, 3) FEW(U4, 4)
-FEW(E2M1, 1) FEW(E2M1, 2) FEW(E2M1, 3) FEW(E2M1, 4)
-    /* clang-format on */
-    static few_fn *few_of(uint8_t store, int64_t rows) {
-  static few_fn *const table[3][FEW_ROWS] = {{few_I4_1, few_I4_2, few_I4_3, few_I4_4},
-                                             {few_U4_1, few_U4_2, few_U4_3, few_U4_4},
-                                             {few_E2M1_1, few_E2M1_2, few_E2M1_3, few_E2M1_4}};
+#if FEW_ROWS == 8
+#define FEW_HEIGHTS(F, store) \
+  F(store, 1) F(store, 2) F(store, 3) F(store, 4) F(store, 5) F(store, 6) F(store, 7) F(store, 8)
+#else
+#define FEW_HEIGHTS(F, store) F(store, 1) F(store, 2) F(store, 3) F(store, 4)
+#endif
+#define FEW_ENTRY(store, rows) few_##store##_##rows,
+FEW_HEIGHTS(FEW, I4)
+FEW_HEIGHTS(FEW, U4)
+FEW_HEIGHTS(FEW, E2M1)
+/* clang-format on */
+static few_fn *few_of(uint8_t store, int64_t rows) {
+  static few_fn *const table[3][FEW_ROWS] = {
+      {FEW_HEIGHTS(FEW_ENTRY, I4)}, {FEW_HEIGHTS(FEW_ENTRY, U4)}, {FEW_HEIGHTS(FEW_ENTRY, E2M1)}};
   return table[store == ACCEL_PLUGIN_I4 ? 0 : store == ACCEL_PLUGIN_U4 ? 1 : 2][rows - 1];
 }
 
