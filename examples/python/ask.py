@@ -1,6 +1,6 @@
 """Asks a model about a picture, or has it described.
 
-    ask.py MODEL PICTURE [QUESTION]            MODEL: a BLIP, LLaVA or LLaVA-Next
+    ask.py MODEL PICTURE [QUESTION]            MODEL: a BLIP, LLaVA, LLaVA-Next or Qwen2-VL
 """
 import sys
 

@@ -723,7 +723,7 @@ ACCEL_API void accel_generations_free(accel_generations **generations);
 
 /* What the text of a prompt about pictures is.  Models that hold no conversations (BLIP) take a question as a text. */
 typedef enum accel_prompt_kind {
-  ACCEL_PROMPT_TEXT = 0,     /* as the model reads it, with one image token ("<image>") for each picture where its text shows pictures (LLaVA) */
+  ACCEL_PROMPT_TEXT = 0,     /* as the model reads it, with one image token ("<image>") for each picture where its text shows pictures (LLaVA, Qwen2-VL) */
   ACCEL_PROMPT_QUESTION = 1, /* what a user says about the pictures: the model's chat template writes it down, the pictures in front */
   ACCEL_PROMPT_MESSAGES = 2  /* JSON array of messages, whose content parts {"type": "image"} are the pictures in order */
 } accel_prompt_kind;
@@ -733,7 +733,7 @@ typedef struct accel_image_prompt {
   const accel_media *images; /* [n_images]; BLIP: one */
   uint32_t n_images;
 } accel_image_prompt;
-/* Captions and answers: BLIP (BlipForConditionalGeneration, whose text begins the caption; BlipForQuestionAnswering), LLaVA, LLaVA-Next.  The
+/* Captions and answers: BLIP (BlipForConditionalGeneration, whose text begins the caption; BlipForQuestionAnswering), LLaVA, LLaVA-Next, Qwen2-VL, Qwen2.5-VL.  The
  * pictures go through the processor of the model's directory; each takes the places in the text that transformers' processor gives it.
  * ACCEL_ERROR_ARGUMENT when image tokens and pictures are not as many.  Results are those of accel_generate;
  * a caption's text has the words it was begun with. */

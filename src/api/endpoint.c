@@ -106,8 +106,12 @@ accel_status accel_endpoint_io(const accel_endpoint *endpoint, accel_strings **i
     free(b);
     return ACCEL_ERROR_OUT_OF_MEMORY;
   }
-  for (uint32_t i = 0; i < m->n_inputs; i++)
-    if (m->inputs[i].kind != ACCEL__INPUT_LENGTHS && !accel__input_is_row(m->inputs[i].kind)) in[n++] = m->inputs[i].name;
+  for (uint32_t i = 0; i < m->n_inputs; i++) {
+    const accel__model_input *input = &m->inputs[i];
+    const char *name = input->derived ? input->derived->from : input->name;
+    if (input->kind == ACCEL__INPUT_LENGTHS || accel__input_is_row(input->kind)) continue;
+    if (!n || strcmp(in[n - 1], name)) in[n++] = name; /* several may follow from one argument */
+  }
   in[n++] = "attention_mask";
   a->n = n;
   for (uint32_t i = 0; i < m->n_outputs; i++) out[i] = m->outputs[i].name;

@@ -82,7 +82,7 @@ typedef struct accel__item {
 } accel__item;
 
 /* A batch without padding.  value[i] and item[i] belong to input i of the entry: value int32 [tokens of its side] for TOKENS
- * (NULL takes the default), item for ITEM. */
+ * and [3, tokens] for PLACES (NULL takes the default), item for ITEM. */
 typedef struct accel__batch {
   uint32_t n;             /* sequences; 0 when the model takes no tokens */
   const int32_t *lengths; /* [n], each at least 1 */
@@ -95,6 +95,7 @@ typedef struct accel__batch {
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */
   const int32_t *held;     /* [n] tokens that each has already, for the defaults of positions; NULL: none */
+  const int32_t *shift;    /* [n] what positions have more than that (accel__shown.place); NULL: nothing */
   const int32_t *span;     /* [n] tokens that each will have when all that is known of it is fed; NULL: after this run */
 } accel__batch;
 static inline const int32_t *accel__batch_lengths(const accel__batch *b, uint32_t side) {

@@ -246,6 +246,7 @@ accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *
   if (!*owned) ACCEL_GOTO(accel__no_memory((size_t)count * sizeof *rows));
   memcpy(*owned, rows, (size_t)count * sizeof *rows);
   *item = (accel__item){.data = *owned, .rank = 1, .dim = {count}};
+  if (d->lines) *item = (accel__item){.data = *owned, .rank = 2, .dim = {d->lines, count / d->lines}};
 done:
   accel__arena_free(&arena);
   return status;
@@ -271,6 +272,75 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
     }
   }
   free(row);
+  return ACCEL_OK;
+}
+
+/* ---- places in time, height and width ---- */
+
+accel_status accel__place_tokens(const accel_endpoint *ep, const accel_tensors *inputs, const accel__placing *tokens,
+                                 int32_t *out, int32_t *shift) {
+  const accel__shown *shown = ep->model->shown;
+  const accel_tensor *t = find(inputs, shown->sizes);
+  accel__placing what = *tokens;
+  if (!t || !t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 2 || t->dim[1] != shown->width ||
+      t->dim[0] < 0 || t->dim[0] > INT32_MAX)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers [pictures, %lld]", ep->name, shown->sizes,
+                       (long long)shown->width);
+  const uint64_t n = (uint64_t)(t->dim[0] * t->dim[1]);
+  int64_t *sizes = malloc((n + 1) * sizeof *sizes);
+  if (!sizes) return accel__no_memory(n * sizeof *sizes);
+  for (uint64_t i = 0; i < n; i++) sizes[i] = element(t, i);
+  what.sizes = sizes;
+  what.pictures = (uint64_t)t->dim[0];
+  accel_status status = shown->place(shown->user, &what, out, shift);
+  free(sizes);
+  return status;
+}
+
+accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids, const accel_tensor *types) {
+  layout l = {.batch = ids->dim[0], .width = ids->dim[1]};
+  ACCEL_TRY(check_shape(ep, types, &l));
+  for (int64_t i = 0; i < l.batch * l.width; i++) {
+    const int64_t is = element(types, (uint64_t)i), due = element(ids, (uint64_t)i) == ep->model->shown->token;
+    if (is != due)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: mm_token_type_ids row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
+                         (long long)(i / l.width), (long long)is, (long long)(i % l.width), (long long)due);
+  }
+  return ACCEL_OK;
+}
+
+static bool places_pictures(const accel__model *m) { return m->shown && m->shown->place; }
+
+/* position_ids [3,B,S], or [4,B,S] with those of the text in front. */
+static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t, const layout *l, int32_t *out) {
+  if (!t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 3 || (t->dim[0] != 3 && t->dim[0] != 4) ||
+      t->dim[1] != l->batch || t->dim[2] != l->width)
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: input 'position_ids' must hold integers [3,%lld,%lld], [4,%lld,%lld] or [%lld,%lld]", ep->name,
+                       (long long)l->batch, (long long)l->width, (long long)l->batch, (long long)l->width,
+                       (long long)l->batch, (long long)l->width);
+  for (int64_t k = t->dim[0] - 3; k < t->dim[0]; k++)
+    for (int64_t b = 0; b < l->batch; b++)
+      for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
+        const int64_t v = element(t, (uint64_t)((k * l->batch + b) * l->width + s));
+        *out++ = v < 0 || v > INT32_MAX ? -1 : (int32_t)v;
+      }
+  return ACCEL_OK;
+}
+
+/* Three lines of positions for packed ids: as the pictures have it, as given, or the default of one in all three. */
+static accel_status pack_places(const accel_endpoint *ep, const accel__model_input *in, const accel_tensors *inputs,
+                                const layout *l, const int32_t *ids, int32_t *out) {
+  const accel_tensor *given = find(inputs, in->name), *types = find(inputs, "mm_token_type_ids");
+  const bool pictures = places_pictures(ep->model) && find(inputs, ep->model->shown->sizes);
+  const accel__placing tokens = {.ids = ids, .lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
+  if (types && places_pictures(ep->model)) ACCEL_TRY(accel__check_token_types(ep, find(inputs, "input_ids"), types));
+  if (pictures) ACCEL_TRY(accel__place_tokens(ep, inputs, &tokens, out, NULL)); /* checks the counts, whatever is given */
+  if (given && given->rank != 2) return given_places(ep, given, l, out);
+  if (pictures && !given) return ACCEL_OK;
+  ACCEL_TRY(pack_input(ep, in, inputs, l, out));
+  for (int k = 1; k < 3; k++) memcpy(out + (uint64_t)k * l->tokens, out, l->tokens * sizeof *out);
   return ACCEL_OK;
 }
 
@@ -383,6 +453,7 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
       if (accel__input_is_row(in->kind)) continue;
       known |= !strcmp(inputs->item[i].name, in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
     }
+    known |= places_pictures(ep->model) && !strcmp(inputs->item[i].name, "mm_token_type_ids");
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name, ep->model->architecture,
                          inputs->item[i].name);
@@ -404,6 +475,26 @@ static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, ui
     unpack(&results[k], &(*outputs)->item[k], layout_of(ep, &o[chosen[k]], sides));
   free(like);
   return status;
+}
+
+/* Input i of "forward" into the batch; packed[i]: its memory, to be freed. */
+static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_tensors *inputs, const layout *l,
+                             void **packed, accel__batch *batch) {
+  const accel__model_input *in = &ep->model->inputs[i];
+  if (in->kind == ACCEL__INPUT_ITEM) return take_item(ep, in, find(inputs, in->name), &packed[i], &batch->item[i]);
+  if (in->kind == ACCEL__INPUT_DERIVED) return accel__derive_item(ep, in->derived, inputs, &packed[i], &batch->item[i]);
+  if (in->kind == ACCEL__INPUT_LENGTHS) return ACCEL_OK;
+  const layout *side = &l[in->side];
+  const bool row = accel__input_is_row(in->kind);
+  const uint64_t values = row ? (uint64_t)side->batch : in->kind == ACCEL__INPUT_PLACES ? 3 * side->tokens : side->tokens;
+  packed[i] = malloc(values * sizeof(int32_t));
+  if (!packed[i]) return accel__no_memory(values * sizeof(int32_t));
+  batch->value[i] = packed[i];
+  if (row) return (in->kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]);
+  if (in->kind == ACCEL__INPUT_TOKENS) return pack_input(ep, in, inputs, side, packed[i]);
+  uint32_t ids = 0;
+  while (strcmp(ep->model->inputs[ids].name, "input_ids")) ids++; /* stands before its positions */
+  return pack_places(ep, in, inputs, side, packed[ids], packed[i]);
 }
 
 accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, const char *const *names, uint32_t n_names,
@@ -429,23 +520,7 @@ accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs, 
                         .tokens = l[0].tokens,
                         .decoder_lengths = l[1].length,
                         .decoder_tokens = l[1].tokens};
-  for (uint32_t i = 0; i < m->n_inputs; i++) {
-    if (m->inputs[i].kind == ACCEL__INPUT_ITEM)
-      ACCEL_GOTO(take_item(ep, &m->inputs[i], find(inputs, m->inputs[i].name), &packed[i], &batch.item[i]));
-    if (m->inputs[i].kind == ACCEL__INPUT_DERIVED)
-      ACCEL_GOTO(accel__derive_item(ep, m->inputs[i].derived, inputs, &packed[i], &batch.item[i]));
-    const layout *side = &l[m->inputs[i].side];
-    const bool row = accel__input_is_row(m->inputs[i].kind);
-    const uint64_t values = row ? (uint64_t)side->batch : side->tokens;
-    if (m->inputs[i].kind != ACCEL__INPUT_TOKENS && !row) continue;
-    packed[i] = malloc(values * sizeof(int32_t));
-    if (!packed[i]) ACCEL_GOTO(accel__no_memory(values * sizeof(int32_t)));
-    if (row)
-      ACCEL_GOTO((m->inputs[i].kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]));
-    else
-      ACCEL_GOTO(pack_input(ep, &m->inputs[i], inputs, side, packed[i]));
-    batch.value[i] = packed[i];
-  }
+  for (uint32_t i = 0; i < m->n_inputs; i++) ACCEL_GOTO(pack_one(ep, i, inputs, l, packed, &batch));
   ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen, n_chosen, results));
   ACCEL_GOTO(collect(ep, chosen, n_chosen, results, l, outputs));
 done:

@@ -11,8 +11,10 @@ enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
 
 static void fill_positions(int32_t *out, const accel__batch *batch, uint32_t side) {
   const int32_t *lengths = accel__batch_lengths(batch, side);
-  for (uint32_t b = 0; b < batch->n; b++)
-    for (int32_t i = 0; i < lengths[b]; i++) *out++ = (batch->held ? batch->held[b] : 0) + i;
+  for (uint32_t b = 0; b < batch->n; b++) {
+    const int32_t first = (batch->held ? batch->held[b] : 0) + (batch->shift ? batch->shift[b] : 0);
+    for (int32_t i = 0; i < lengths[b]; i++) *out++ = first + i;
+  }
 }
 
 /* Each sequence's own length, what a session holds of it and what is still to come included: nothing depends on its company
@@ -224,14 +226,32 @@ static accel_status default_items(const accel_endpoint *ep, uint32_t index, cons
   return ACCEL_OK;
 }
 
+/* Rows of ids or positions that the batch has, or their default in *owned: one line, three of PLACES. */
+static accel_status token_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i, const accel__batch *batch,
+                               int32_t **owned, accel_plugin_view *view) {
+  const accel__model_input *in = &e->inputs[i];
+  const uint64_t tokens = accel__batch_tokens(batch, in->side), lines = in->kind == ACCEL__INPUT_PLACES ? 3 : 1;
+  view->host = (void *)batch->value[i];
+  if (!view->host) {
+    view->host = *owned = malloc(lines * tokens * sizeof **owned);
+    if (!*owned) return accel__no_memory(lines * tokens * sizeof **owned);
+    ACCEL_TRY(default_tokens(ep, e, i, batch, *owned));
+    for (uint64_t k = 1; k < lines; k++) memcpy(*owned + k * tokens, *owned, tokens * sizeof **owned);
+  }
+  if (lines == 3) view->dim[0] = 3;
+  view->dim[lines == 3] = (int64_t)tokens;
+  view->capacity = lines * tokens * sizeof(int32_t);
+  return check_range(ep, in, view->host, lines * tokens);
+}
+
 static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, uint32_t i, const accel__batch *batch,
                                int32_t **owned, accel_plugin_view *view) {
   const accel__model_input *in = &e->inputs[i];
-  uint64_t tokens = accel__batch_tokens(batch, in->side);
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
   if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED) return item_view(ep, in, &batch->item[i], view);
-  view->dim[0] = in->kind == ACCEL__INPUT_TOKENS ? (int64_t)tokens : (int64_t)batch->n;
+  if (in->kind == ACCEL__INPUT_TOKENS || in->kind == ACCEL__INPUT_PLACES) return token_view(ep, e, i, batch, owned, view);
+  view->dim[0] = (int64_t)batch->n;
   if (in->kind == ACCEL__INPUT_LENGTHS) {
     view->host = (void *)accel__batch_lengths(batch, in->side);
   } else if (accel__input_is_row(in->kind) && !batch->value[i]) {
@@ -239,15 +259,8 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
     if (!*owned) return accel__no_memory(batch->n * sizeof **owned);
     ACCEL_TRY((in->kind == ACCEL__INPUT_EOS_ROW ? fill_eos_rows : fill_last_rows)(ep, ids_of(e, batch), batch, *owned));
     view->host = *owned;
-  } else if (batch->value[i]) {
-    ACCEL_TRY(check_range(ep, in, batch->value[i], tokens));
-    view->host = (void *)batch->value[i];
   } else {
-    *owned = malloc(tokens * sizeof **owned);
-    if (!*owned) return accel__no_memory(tokens * sizeof **owned);
-    ACCEL_TRY(default_tokens(ep, e, i, batch, *owned));
-    ACCEL_TRY(check_range(ep, in, *owned, tokens));
-    view->host = *owned;
+    view->host = (void *)batch->value[i];
   }
   view->capacity = view->dim[0] * sizeof(int32_t);
   return ACCEL_OK;

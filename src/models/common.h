@@ -149,10 +149,12 @@ void accel__add_token_types(accel__build *b, int64_t types);
 /* An input handed on whole, [B, ...] of F32 or I32; its dims may be symbols of its own. */
 accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype, uint32_t rank,
                               const accel__dim *dims, accel__input_default otherwise);
-/* An int32 input [n] made from another argument (model.h); `how` lives as long as the program. */
-accel__tensor accel__add_derived(accel__build *b, const char *name, const char *symbol, const accel__derived *how);
+/* An int32 input made from another argument (model.h); `how` lives as long as the program. */
+accel__tensor accel__add_derived(accel__build *b, const char *name, uint32_t rank, const accel__dim *dims,
+                                 const accel__derived *how);
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset);
-void accel__add_span(accel__build *b); /* "rope_span": see ACCEL__DEFAULT_SPAN */
+void accel__add_places(accel__build *b); /* position_ids [3,T] (ACCEL__INPUT_PLACES), row numbers where nothing is said */
+void accel__add_span(accel__build *b);   /* "rope_span": see ACCEL__DEFAULT_SPAN */
 
 /* ---- layers ---- */
 /* act(x W^T + bias) + residual with <name>.weight [out, columns of x] and <name>.bias [out]; act NULL: none. */

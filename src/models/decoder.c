@@ -64,8 +64,7 @@ accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder
   return ACCEL_OK;
 }
 
-accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c) {
-  int64_t from = 28;
+accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c, int64_t from) {
   ACCEL_TRY(accel__json_int(b->file, b->config, "max_window_layers", 0, ACCEL__MAX_LAYERS, &from));
   ACCEL_TRY(accel__decoder_read_switched_window(b, c));
   for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = i >= from;
@@ -194,7 +193,10 @@ accel_status accel__decoder_read_type(accel__build *b, const char *type, accel__
 
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
   accel__add_tokens(b, c->vocab);
-  accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
+  if (c->places)
+    accel__add_places(b);
+  else
+    accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
   b->other_prefix = "transformer."; /* as some of the question answering classes call their base model */
   if (c->qa_transformer && accel__is_class(b, "ForQuestionAnswering")) {
     b->prefix = "transformer.";

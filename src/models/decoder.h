@@ -25,6 +25,7 @@ typedef struct accel__decoder {
   bool qk_norm;        /* RMS norm of each head of q and k before they turn */
   bool sandwich;       /* norms behind attention and MLP, too */
   bool bidirectional;  /* no causal mask */
+  bool places;         /* position_ids have three parts (M-RoPE); rope[0] has its sections */
   bool qa_transformer; /* ForQuestionAnswering calls its base model "transformer" */
   double gamma_offset, embed_scale, score_scale, softcap, logit_softcap; /* 0: none; score_scale 0: 1/sqrt(head_dim) */
   const char *act_key;                                                   /* NULL: "hidden_act" */
@@ -48,8 +49,9 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c);
 accel_status accel__decoder_read_window(accel__build *b, accel__decoder *c);
 /* use_sliding_window and sliding_window: *slides, and the window where it is used. */
 accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder *c);
-/* The same; the layers from max_window_layers on slide, or those that layer_types says (Qwen2, Qwen3). */
-accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c);
+/* The same; the layers from max_window_layers on slide (`from` when absent), or those that layer_types says (Qwen2, Qwen3).
+ */
+accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c, int64_t from);
 /* layer_types over what sliding[] holds.  Nothing slides while window is 0. */
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c);
 /* rope_parameters or rope_scaling, rope_theta, partial_rotary_factor into rope[0]. */

@@ -118,9 +118,9 @@ accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dt
   return t;
 }
 
-accel__tensor accel__add_derived(accel__build *b, const char *name, const char *symbol, const accel__derived *how) {
-  accel__dim n = accel__symbol(b->p, symbol, 1, 0, 576);
-  accel__tensor t = accel__input(b->p, name, ACCEL_PLUGIN_I32, -1, 1, &n);
+accel__tensor accel__add_derived(accel__build *b, const char *name, uint32_t rank, const accel__dim *dims,
+                                 const accel__derived *how) {
+  accel__tensor t = accel__input(b->p, name, ACCEL_PLUGIN_I32, -1, rank, dims);
   add_input(b, name, t, ACCEL__INPUT_DERIVED, ACCEL__DEFAULT_REQUIRED, 0);
   b->input[b->model->n_inputs - 1].derived = how;
   return t;
@@ -152,6 +152,12 @@ void accel__add_token_types(accel__build *b, int64_t types) {
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise, int64_t offset) {
   b->position_ids = token_input(b, b->side == 1 ? "decoder_position_ids" : "position_ids", max, otherwise);
   b->position_offset = offset;
+}
+
+void accel__add_places(accel__build *b) {
+  b->position_ids =
+      accel__input(b->p, "position_ids", ACCEL_PLUGIN_I32, -1, 2, (accel__dim[]){accel__const_dim(b->p, 3), b->T});
+  add_input(b, "position_ids", b->position_ids, ACCEL__INPUT_PLACES, ACCEL__DEFAULT_ARANGE, INT32_MAX);
 }
 
 void accel__add_span(accel__build *b) { b->span = token_input(b, "rope_span", INT32_MAX, ACCEL__DEFAULT_SPAN); }

@@ -179,20 +179,18 @@ static accel_status image_rows(const void *user, const int64_t *size, uint64_t n
 
 /* ---- how many places a picture takes in the text ---- */
 
-static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width,
-                               int64_t *out) {
+static accel_status tiled_rows(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size, int64_t *out) {
   const tiling *t = &((const llava *)user)->tiles;
   window v;
   if (rank != 5) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 5", rank);
-  ACCEL_TRY(shown_of(t, (const int64_t[]){height, width}, dim[1], &v));
+  ACCEL_TRY(shown_of(t, size, dim[1], &v));
   *out = t->side * t->side + (v.y1 - v.y0) * (v.x1 - v.x0 + 1);
   return ACCEL_OK;
 }
 
-static accel_status plain_rows(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width,
-                               int64_t *out) {
+static accel_status plain_rows(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size, int64_t *out) {
   const llava *m = user;
-  (void)height, (void)width;
+  (void)size;
   if (rank != 4) return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 4", rank);
   *out = (dim[2] / m->vision.patch.h) * (dim[3] / m->vision.patch.w) + (m->siglip ? 0 : 1) - (m->full ? 0 : 1);
   return ACCEL_OK;
@@ -257,7 +255,12 @@ static accel_status read_config(accel__build *b, llava *m) {
     return accel__refuse(b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full", strategy);
   b->model->hidden_size = m->text->hidden;
   if (m->next) ACCEL_TRY(read_tiles(b, m));
-  m->shown = (accel__shown){.token = m->image_token, .rows = m->next ? tiled_rows : plain_rows, .user = m};
+  m->shown = (accel__shown){.token = m->image_token,
+                            .video_token = -1,
+                            .sizes = "image_sizes",
+                            .width = 2,
+                            .rows = m->next ? tiled_rows : plain_rows,
+                            .user = m};
   b->model->shown = &m->shown;
   return read_layers(b, m);
 }
@@ -298,7 +301,8 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
       accel__tensor line = accel__table(b, 1, &m->text->hidden, "image_newline");
       line =
           accel__reshape(b->p, line, 2, (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text->hidden)});
-      accel__tensor rows = accel__add_derived(b, "image_rows", "image_rows", &m->rule);
+      accel__dim n = accel__symbol(b->p, "image_rows", 1, 0, 576);
+      accel__tensor rows = accel__add_derived(b, "image_rows", 1, &n, &m->rule);
       m->features = accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
     }
     b->in_head = in_head;

@@ -123,6 +123,8 @@ static const char *task_of(const char *class_name) {
       {"BlipForQuestionAnswering", "image-text-to-text"},
       {"LlavaForConditionalGeneration", "image-text-to-text"},
       {"LlavaNextForConditionalGeneration", "image-text-to-text"},
+      {"Qwen2VLForConditionalGeneration", "image-text-to-text"},
+      {"Qwen2_5_VLForConditionalGeneration", "image-text-to-text"},
       {"ViTModel", "image-feature-extraction"},
       {"DeiTModel", "image-feature-extraction"},
       {"Dinov2Model", "image-feature-extraction"},

@@ -45,8 +45,11 @@ typedef enum accel__input_kind {
                             of its last) */
   ACCEL__INPUT_ITEM, /* [B, ...] handed on as it is, in the dtype of the program's input: pixel_values, input_features, masks
                        of frames */
-  ACCEL__INPUT_DERIVED /* int32 [n] made from another argument by the model's own rule (accel__derived), as its forward does
-                          in Python: row numbers that follow from image sizes */
+  ACCEL__INPUT_DERIVED, /* int32 [n] made from another argument by the model's own rule (accel__derived), as its forward does
+                           in Python: row numbers that follow from image sizes */
+  ACCEL__INPUT_PLACES /* int32 [3,T]: position_ids of time, height and width (M-RoPE).  Given as [3,B,S], [4,B,S] (the first
+                         are left aside) or [B,S] (all three alike); absent: accel__shown.place where there are pictures,
+                         else what `otherwise` says of one row, in all three */
 } accel__input_kind;
 /* Is it one row number for each sequence, made by the packer? */
 static inline bool accel__input_is_row(accel__input_kind kind) {
@@ -69,6 +72,7 @@ typedef enum accel__input_default {
 typedef struct accel__derived {
   const char *from;     /* forward argument: integers */
   const char *shape_of; /* forward argument whose dims the rule needs */
+  int64_t lines;        /* the input is [lines, n / lines]; 0: [n] */
   /* values[n] of `from`, dim[rank] of `shape_of`; *out in arena memory.  A message says what cannot be. */
   accel_status (*make)(const void *user, const int64_t *values, uint64_t n, const int64_t *dim, uint32_t rank,
                        accel__arena *arena, int32_t **out, int64_t *n_out);
@@ -132,11 +136,29 @@ typedef struct accel__model_request {
   const accel__embed_head *embed; /* NULL: none */
 } accel__model_request;
 
+/* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */
+typedef struct accel__placing {
+  const int32_t *ids, *lengths; /* [tokens], [n] */
+  uint32_t n;
+  uint64_t tokens;
+  const int64_t *sizes; /* [pictures, accel__shown.width] */
+  uint64_t pictures;
+} accel__placing;
+
 /* Of a model whose text shows pictures (LLaVA): a picture takes as many places of `token` in the text as it has rows. */
 typedef struct accel__shown {
   int64_t token;
-  /* Rows of a picture of height x width pixels (as it was given) when pixel_values are dim[rank]. */
-  accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, int64_t height, int64_t width, int64_t *out);
+  int64_t video_token; /* of videos, which are not supported: prompts with it are refused; -1 none */
+  const char *sizes;   /* argument [pictures, width] of integers about each picture: "image_sizes" */
+  int64_t width;
+  bool flat; /* pixel_values are the patches of all pictures, as many of each as its sizes make when multiplied; else dim 0
+                counts pictures */
+  /* Rows of the picture of these sizes [width] (0 where the argument is absent) when pixel_values are dim[rank]. */
+  accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size, int64_t *out);
+  /* Position ids of time, height and width, [3, tokens]; shift[n] (NULL: not wanted): what the position of the token behind
+   * each sequence has more than its row number.  ACCEL_ERROR_ARGUMENT when tokens and pictures do not match.  NULL:
+   * positions are row numbers. */
+  accel_status (*place)(const void *user, const accel__placing *what, int32_t *out, int32_t *shift);
   const void *user;
 } accel__shown;
 

@@ -24,7 +24,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
   c->o_bias = c->qkv_bias;
-  ACCEL_TRY(accel__decoder_read_upper_window(b, c));
+  ACCEL_TRY(accel__decoder_read_upper_window(b, c, 28));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   return ACCEL_OK;
 }

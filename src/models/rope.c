@@ -14,6 +14,7 @@ typedef struct rope_params {
   int64_t original; /* original_max_position_embeddings */
   bool truncate;
   const accel__json *shorter, *longer; /* longrope: short_factor, long_factor */
+  const accel__json *sections;         /* mrope_section */
 } rope_params;
 
 static accel_status read_params(const accel__build *b, const accel__json *json, rope_params *p) {
@@ -34,6 +35,7 @@ static accel_status read_params(const accel__build *b, const accel__json *json, 
   ACCEL_TRY(accel__json_int(f, b->config, "original_max_position_embeddings", 1, ACCEL__MAX_POSITIONS, &p->original));
   ACCEL_TRY(accel__json_array(f, json, "short_factor", &p->shorter));
   ACCEL_TRY(accel__json_array(f, json, "long_factor", &p->longer));
+  ACCEL_TRY(accel__json_array(f, json, "mrope_section", &p->sections));
   return accel__json_bool(f, json, "truncate", &p->truncate);
 }
 
@@ -171,10 +173,34 @@ static accel__tensor rows_of(accel__build *b, const accel__rope *r) {
 
 /* ---- reading ---- */
 
+accel_status accel__rope_divide(const accel__build *b, const int64_t *section, uint32_t n, accel__rope *rope) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < n; i++) sum += rope->section[i] = section[i];
+  rope->n_sections = n;
+  if (sum == rope->rot_dims / 2) return ACCEL_OK;
+  return accel__remedy(accel__refuse(b,
+                                     "field 'mrope_section': its %u entries sum to %lld, but a head of %lld turns with %lld "
+                                     "frequencies",
+                                     n, (long long)sum, (long long)rope->head_dim, (long long)rope->rot_dims / 2),
+                       "the entries must sum to half of head_dim (hidden_size / num_attention_heads)");
+}
+
+static accel_status read_sections(const accel__build *b, const accel__json *list, accel__rope *out) {
+  int64_t section[ACCEL__MAX_SECTIONS];
+  uint32_t n = 0;
+  ACCEL_JSON_EACH(item, list) {
+    if (n == ACCEL__MAX_SECTIONS || !cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= 1 << 20))
+      return accel__refuse(b, "field 'mrope_section' must be a list of at most %d numbers of frequencies",
+                           ACCEL__MAX_SECTIONS);
+    section[n++] = (int64_t)item->valuedouble;
+  }
+  return list == NULL ? ACCEL_OK : accel__rope_divide(b, section, n, out);
+}
+
 /* Changes freq[dims/2] as the type wants it, where that does not depend on the length. */
 static accel_status compute(accel__build *b, const rope_params *p, int64_t dims, int64_t max_positions, double *freq,
                             accel__rope *out) {
-  if (strcmp(p->type, "default") == 0) return ACCEL_OK;
+  if (strcmp(p->type, "default") == 0 || strcmp(p->type, "mrope") == 0) return ACCEL_OK;
   if (strcmp(p->type, "proportional") == 0 || strcmp(p->type, "linear") == 0) {
     double factor = p->factor == 0 ? 1.0 : p->factor;
     for (int64_t i = 0; i < dims / 2; i++) freq[i] /= factor;
@@ -214,6 +240,7 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
   if (out->rot_dims < 2 || out->rot_dims % 2 != 0)
     return accel__refuse(b, "rope over %lld of %lld columns a head: needs an even number", (long long)out->rot_dims,
                          (long long)head_dim);
+  ACCEL_TRY(read_sections(b, p.sections, out));
   int64_t n = out->rot_dims / 2, turning = proportional ? (int64_t)(p.partial * (double)head_dim / 2.0) : n;
   double *freq = accel__arena_array(b->arena, (size_t)n, sizeof *freq);
   float *values = accel__arena_array(b->arena, (size_t)n, sizeof *values);
@@ -242,8 +269,11 @@ accel_status accel__rope_config(accel__build *b, const char *layer_type, double 
 }
 
 accel__tensor accel__rope_rows(accel__build *b, accel__tensor x, const accel__rope *rope) {
+  const bool places = b->position_ids >= 0 && accel__rank(b->p, b->position_ids) == 2;
   accel__attr attr[] = {ACCEL_I(HEAD_DIM, rope->head_dim), ACCEL_I(ROPE_STYLE, rope->style),
-                        ACCEL_I(ROT_DIMS, rope->rot_dims), ACCEL_F(MSCALE, rope->attention_scale)};
+                        ACCEL_I(ROT_DIMS, rope->rot_dims), ACCEL_F(MSCALE, rope->attention_scale),
+                        ACCEL_IV(SECTIONS, rope->section, rope->n_sections)};
   accel__tensor freq = rope->length > 0 ? rows_of(b, rope) : rope->inv_freq;
-  return accel__node(b->p, ACCEL_PLUGIN_OP_ROPE, (accel__tensor[]){x, b->position_ids, freq}, 3, attr, 4, NULL, 1);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_ROPE, (accel__tensor[]){x, b->position_ids, freq}, 3, attr, places ? 5 : 4, NULL,
+                     1);
 }

@@ -335,10 +335,19 @@ static accel__tensor gate_first(accel__build *b, const accel__block *c, accel__t
   return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, in, 3, attr, 2, NULL, 1);
 }
 
+static accel__tensor pre_norm(accel__build *b, const accel__block *c, accel__tensor x, const char *path, const char *name) {
+  return c->rms ? accel__rms_layer(b, x, c->eps, 0.0, "%s.%s", path, name)
+                : accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, name);
+}
+
 accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...) {
   FORMAT_NAME(path);
-  accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm1);
+  accel__tensor y = pre_norm(b, c, x, path, c->norm1);
   accel__tensor q = projection(b, c, y, path, 0), k = projection(b, c, y, path, 1), v = projection(b, c, y, path, 2);
+  if (c->rope != NULL) {
+    q = accel__rope_rows(b, q, c->rope);
+    k = accel__rope_rows(b, k, c->rope);
+  }
   accel__attention a = accel__attention_of(b, c->heads);
   a.scale = c->scale;
   a.causal = c->causal;
@@ -346,7 +355,7 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
   y = accel__attend(b, q, k, v, &a);
   y = accel__dense_layer(b, y, c->hidden, c->o_bias, c->scale1 == NULL ? x : -1, NULL, "%s.%s", path, c->o);
   x = c->scale1 == NULL ? y : add_scaled(b, x, y, path, c->scale1);
-  y = accel__norm_layer(b, x, -1, c->eps, true, "%s.%s", path, c->norm2);
+  y = pre_norm(b, c, x, path, c->norm2);
   if (c->fused_gate != NULL && (b->request->checkpoint == NULL || !accel__has(b, "%s.%s.weight", path, c->gate)))
     y = gate_first(b, c, y, path);
   else if (c->gate != NULL)

@@ -6,7 +6,7 @@
 #ifndef ACCEL_MODELS_VISION_H
 #define ACCEL_MODELS_VISION_H
 
-#include "models/common.h"
+#include "models/rope.h"
 
 typedef struct accel__size2 {
   int64_t h, w;
@@ -99,6 +99,8 @@ typedef struct accel__block {
       *fused_gate; /* the same in one [2*inner, hidden] weight, gate first, where the checkpoint has that; NULL: never */
   const char *scale1, *scale2; /* layer scale: names of [C] factors; NULL none */
   accel__tensor mask;          /* of keys; 0 none */
+  const accel__rope *rope;     /* turns q and k by b->position_ids; NULL none */
+  bool rms;                    /* norms by the root mean square, without an offset */
 } accel__block;
 accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...)
     ACCEL_PRINTF(4, 5);

@@ -253,6 +253,7 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
   for (uint32_t i = 0; i < n && *left; i++) {
     accel__hypothesis *h = &r->running[i];
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
+    e->item[at].shift = r->shift;
     *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
   }

@@ -52,6 +52,7 @@ typedef struct accel__request {
   accel__encoder_input encoder;      /* what the encoder reads, when */
   bool encodes;                      /* it has to run first */
   bool prefills; /* what runs first is the decoder itself: encoder.ids are the beginning of `prompt`, read with pictures */
+  int32_t shift; /* what positions behind those have more than row numbers (accel__shown.place) */
   uint32_t padding;    /* see accel__logits_input */
   uint32_t new_tokens; /* at most */
   uint32_t logprobs;   /* alternatives to tell for each token */

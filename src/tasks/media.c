@@ -39,10 +39,11 @@ accel_status accel__image_tensors(const accel__image_processor *p, const accel__
                                   accel_tensors **out) {
   accel__pixels px;
   ACCEL_TRY(accel__pixels_of(p, images, n, pool, &px));
-  accel_tensor item[3] = {{.name = "pixel_values", .dtype = ACCEL_F32, .rank = px.rank, .data = px.values}};
+  accel_tensor item[4] = {{.name = "pixel_values", .dtype = ACCEL_F32, .rank = px.rank, .data = px.values}};
   uint32_t k = 1;
   memcpy(item[0].dim, px.dim, px.rank * sizeof *px.dim);
   if (px.mask) item[k++] = (accel_tensor){"pixel_mask", ACCEL_I64, 3, {px.dim[0], px.dim[2], px.dim[3]}, px.mask};
+  if (px.grid) item[k++] = (accel_tensor){"image_grid_thw", ACCEL_I64, 2, {px.images, 3}, px.grid};
   if (px.sizes) item[k++] = (accel_tensor){"image_sizes", ACCEL_I64, 2, {px.images, 2}, px.sizes};
   accel_status status = taken(item, k, out);
   if (status != ACCEL_OK) accel__pixels_free(&px);

@@ -32,12 +32,13 @@ static int input_index(const accel__model_entry *e, const char *name) {
 static accel_status reserve(accel__model_stepper *s, uint32_t n, uint64_t tokens) {
   if (n > s->room) {
     uint32_t room = n + n / 2 + 8;
-    int32_t *block = realloc(s->lengths, 4 * (size_t)room * sizeof *block);
-    if (!block) return accel__no_memory(4 * (size_t)room * sizeof *block);
+    int32_t *block = realloc(s->lengths, 5 * (size_t)room * sizeof *block);
+    if (!block) return accel__no_memory(5 * (size_t)room * sizeof *block);
     s->lengths = block;
     s->held = block + room;
     s->sequence = block + 2 * (size_t)room;
     s->span = block + 3 * (size_t)room;
+    s->shift = block + 4 * (size_t)room;
     s->room = room;
   }
   if (tokens > s->room_ids) {
@@ -62,6 +63,7 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, c
     s->held[i] = (int32_t)items[i].held;
     s->sequence[i] = items[i].sequence;
     s->span[i] = (int32_t)(items[i].span ? items[i].span : items[i].held + items[i].n);
+    s->shift[i] = items[i].shift;
     memcpy(s->ids + tokens, items[i].ids, items[i].n * sizeof *s->ids);
     tokens += items[i].n;
   }
@@ -72,7 +74,8 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry, c
                         .decoder_tokens = tokens,
                         .sequence = s->sequence,
                         .held = s->held,
-                        .span = s->span};
+                        .span = s->span,
+                        .shift = s->shift};
   int input = input_index(e, "decoder_input_ids");
   if (input < 0) input = input_index(e, "input_ids");
   if (input < 0) return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name, e->name);
@@ -121,6 +124,15 @@ static accel_status encoder_item(const accel__model_stepper *s, const accel__mod
     memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
   }
   return ACCEL_OK;
+}
+
+/* Position ids of a prompt that shows pictures, where the model places them. */
+static accel_status prompt_places(const accel__model_stepper *s, const accel__encoder_input *in, int32_t **out) {
+  const accel_tensors tensors = {in->n_tensors, (accel_tensor *)in->tensor};
+  const accel__placing tokens = {.ids = in->ids.id, .lengths = &(int32_t){(int32_t)in->ids.n}, .n = 1, .tokens = in->ids.n};
+  *out = malloc(3 * (size_t)in->ids.n * sizeof **out + 1);
+  if (!*out) return accel__no_memory(3 * (size_t)in->ids.n * sizeof **out);
+  return accel__place_tokens(s->session->ep, &tensors, &tokens, *out, NULL);
 }
 
 /* Every tensor given is an input of the entry, or what one follows from. */
@@ -174,6 +186,8 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
     if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
+    else if (e->inputs[i].kind == ACCEL__INPUT_PLACES)
+      status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
   if (status == ACCEL_OK) status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(result.data);

@@ -90,6 +90,29 @@ static accel_status add_item(const accel_plugin_program *p, const accel__model_i
   return ACCEL_OK;
 }
 
+static accel_tensor *probed(probe_input *in, const char *name) {
+  for (uint32_t i = 0; i < in->list.n; i++)
+    if (!strcmp(in->item[i].name, name)) return &in->item[i];
+  return NULL;
+}
+
+/* Of a model that places its pictures: one square one for each sequence, of the patches that there are, and its token. */
+static accel_status add_pictures(const accel__model *m, int64_t sequences, probe_input *in) {
+  const accel_tensor *ids = probed(in, "input_ids"), *pixels = probed(in, "pixel_values");
+  if (!m->shown || !m->shown->place || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
+  const int64_t side = (int64_t)sqrt((double)(pixels->dim[0] / sequences)), width = m->shown->width;
+  int64_t *id = ids->data;
+  for (int64_t i = 0; i < sequences * WIDTH; i++) {
+    if (id[i] == m->shown->token || id[i] == m->shown->video_token) id[i] = 0;
+    if (i % WIDTH == 1) id[i] = m->shown->token;
+  }
+  ACCEL_TRY(
+      add_tensor(in, (accel_tensor){.name = m->shown->sizes, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, width}}));
+  int64_t *size = in->item[in->list.n - 1].data;
+  for (int64_t i = 0; i < sequences * width; i++) size[i] = i % width ? side : 1;
+  return ACCEL_OK;
+}
+
 static accel_status make_input(const accel__model *m, probe_input *in) {
   static const char *const masks[] = {"attention_mask", "decoder_attention_mask"};
   const accel_plugin_program *p = accel__program_view(m->program);
@@ -109,6 +132,7 @@ static accel_status make_input(const accel__model *m, probe_input *in) {
     if (input->kind == ACCEL__INPUT_TOKENS) ACCEL_GOTO(add_ids(m, input, masks[input->side], sequences, in));
     if (input->kind == ACCEL__INPUT_ITEM) ACCEL_GOTO(add_item(p, input, dims, in));
   }
+  status = add_pictures(m, sequences, in);
 done:
   free(dims);
   if (status != ACCEL_OK) free_input(in);

@@ -32,6 +32,7 @@ typedef struct accel__step_item {
   const int32_t *ids; /* [n] tokens to add, at least 1 */
   uint32_t n;
   uint32_t held; /* tokens the sequence has already */
+  int32_t shift; /* what its positions have more than that: behind pictures of models that place them */
   /* Rotations may depend on the length: tokens the sequence has once all that is known of it is fed, and what that was when
    * the held ones were read.  0: held + n, and no matter.  Where held_span is given, ids - held is the whole sequence. */
   uint32_t span, held_span;

@@ -80,15 +80,17 @@ static accel_status slice(const accel_endpoint *ep, const accel__golden *g, int6
   *count = 0;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
+    int64_t from, rows;
     if (!accel__takes_whole(ep, t->name)) continue;
-    if (t->rank < 1 || first + n > t->dim[0] || (t->dtype != ACCEL_F32 && t->dtype != ACCEL_I64))
+    ACCEL_TRY(accel__shown_slice(ep, g->inputs.item, g->inputs.n, t->name, first, n, &from, &rows));
+    if (t->rank < 1 || from + rows > t->dim[0] || (t->dtype != ACCEL_F32 && t->dtype != ACCEL_I64))
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' must be fp32 (int64) with %lld rows", g->path, t->name,
-                         (long long)(first + n));
+                         (long long)(from + rows));
     size_t bytes = t->dtype == ACCEL_I64 ? 8 : 4;
     for (uint32_t d = 1; d < t->rank; d++) bytes *= (size_t)t->dim[d];
     row[*count] = *t;
-    row[*count].dim[0] = n;
-    row[(*count)++].data = (char *)t->data + (size_t)first * bytes;
+    row[*count].dim[0] = rows;
+    row[(*count)++].data = (char *)t->data + (size_t)from * bytes;
   }
   return ACCEL_OK;
 }
@@ -139,6 +141,10 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
     bool taken = accel__takes_whole(ep, t->name);
+    if (ids && ids->rank == 2 && ep->model->shown && ep->model->shown->place && !strcmp(t->name, "mm_token_type_ids")) {
+      ACCEL_TRY(accel__check_token_types(ep, ids, t));
+      continue;
+    }
     if (t != ids && t != mask && !taken)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation", g->path, t->name);
     if (!any && taken) any = t;

@@ -26,9 +26,33 @@ static void keep_ratio(int32_t height, int32_t width, int32_t size, int32_t most
   *to_width = width < height ? size : (int32_t)(exact * width / height);
 }
 
+/* Qwen2-VL's smart_resize: sides of whole blocks that keep the shape as far as they can, pixels within the limits. */
+static accel_status whole_blocks(const processor *p, double height, double width, int32_t *to_height, int32_t *to_width) {
+  const double block = (double)(p->patch_size * p->merge_size), most = (double)p->max_pixels, least = (double)p->min_pixels;
+  if (height > 200 * width || width > 200 * height)
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %.0f x %.0f pixels is too long and thin", width, height),
+        "cut it: one side may be 200 times the other");
+  double h = nearbyint(height / block) * block, w = nearbyint(width / block) * block;
+  if (h * w > most) {
+    const double beta = sqrt(height * width / most);
+    h = fmax(block, floor(height / beta / block) * block);
+    w = fmax(block, floor(width / beta / block) * block);
+  } else if (h * w < least) {
+    const double beta = sqrt(least / (height * width));
+    h = ceil(height * beta / block) * block;
+    w = ceil(width * beta / block) * block;
+  }
+  *to_height = h > INT32_MAX ? INT32_MAX : (int32_t)h;
+  *to_width = w > INT32_MAX ? INT32_MAX : (int32_t)w;
+  return ACCEL_OK;
+}
+
 accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height, int32_t width, int32_t *to_height,
                                int32_t *to_width) {
-  if (s->shortest_edge && s->longest_edge) {
+  if (p->layout == ACCEL__LAYOUT_PATCHES) {
+    ACCEL_TRY(whole_blocks(p, height, width, to_height, to_width));
+  } else if (s->shortest_edge && s->longest_edge) {
     keep_ratio(height, width, s->shortest_edge, s->longest_edge, to_height, to_width);
     if (p->multiples) {
       *to_height -= *to_height % 16;
@@ -246,6 +270,53 @@ static accel_status tiled(const processor *p, const accel__image *images, uint32
   return status;
 }
 
+/* ---- Qwen2-VL ---- */
+
+/* One picture's patches, [rows, 3 * temporal * side * side]: the same frame `temporal` times. */
+static void patches(const processor *p, const accel__image *image, const levels *l, float *out) {
+  const int64_t side = p->patch_size, merge = p->merge_size, step = side * merge;
+  for (int64_t by = 0; by < image->height; by += step)
+    for (int64_t bx = 0; bx < image->width; bx += step)
+      for (int64_t k = 0; k < merge * merge; k++) {
+        const int64_t top = by + k / merge * side, left = bx + k % merge * side;
+        for (int c = 0; c < 3; c++)
+          for (int64_t t = 0; t < p->temporal_patch; t++)
+            for (int64_t y = 0; y < side; y++) {
+              const uint8_t *row = image->pixels + ((top + y) * image->width + left) * 3 + c;
+              for (int64_t x = 0; x < side; x++) *out++ = l->of[c][row[3 * x]];
+            }
+      }
+}
+
+static accel_status patched(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
+  const int64_t side = p->patch_size, block = side * p->merge_size;
+  levels level;
+  int64_t total = 0;
+  out->grid = malloc((size_t)n * 3 * sizeof *out->grid);
+  if (!out->grid) return accel__no_memory((size_t)n * 3 * sizeof *out->grid);
+  for (uint32_t i = 0; i < n; i++) {
+    if (images[i].width % block || images[i].height % block)
+      return accel__remedy(
+          accel__fail(ACCEL_ERROR_ARGUMENT, "picture %u has %d x %d pixels, no multiples of patch_size * merge_size, %lld",
+                      i, images[i].width, images[i].height, (long long)block),
+          "set do_resize in preprocessor_config.json");
+    const int64_t grid[3] = {1, images[i].height / side, images[i].width / side};
+    memcpy(out->grid + (size_t)i * 3, grid, sizeof grid);
+    total += grid[1] * grid[2];
+  }
+  out->rank = 2;
+  out->dim[0] = total;
+  out->dim[1] = 3 * p->temporal_patch * side * side;
+  ACCEL_TRY(make_values(out, false));
+  make_levels(p, &level);
+  float *to = out->values;
+  for (uint32_t i = 0; i < n; i++) {
+    patches(p, &images[i], &level, to);
+    to += out->grid[3 * i + 1] * out->grid[3 * i + 2] * out->dim[1];
+  }
+  return ACCEL_OK;
+}
+
 /* ---- the other layouts ---- */
 
 static accel_status gather(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
@@ -296,7 +367,8 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
       shaped[i] = view(&images[i]);
       status = shape(p, &shaped[i], pool);
     }
-    if (status == ACCEL_OK) status = gather(p, shaped, n, out);
+    if (status == ACCEL_OK)
+      status = p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out) : gather(p, shaped, n, out);
     for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);
     free(shaped);
   }
@@ -308,5 +380,6 @@ void accel__pixels_free(accel__pixels *px) {
   free(px->values);
   free(px->mask);
   free(px->sizes);
+  free(px->grid);
   *px = (accel__pixels){0};
 }

@@ -20,7 +20,10 @@
 #define CROPPED(how, ...) RESIZED(how, __VA_ARGS__), .do_center_crop = true, .crop_size = SIDES(224)
 #define LONG_EDGE \
   { .shortest_edge = 800, .longest_edge = 1333 }
-#define PADDED    .layout = ACCEL__LAYOUT_PADDED, .do_pad = true
+#define PADDED .layout = ACCEL__LAYOUT_PADDED, .do_pad = true
+#define PATCHED                                                                                                            \
+  .layout = ACCEL__LAYOUT_PATCHES, .min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280, .patch_size = 14, .merge_size = 2, \
+  .temporal_patch = 2
 #define PINPOINTS .n_pinpoints = 5, .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
 
 /* The classes with what they take for a field that is absent.  `square`: a size that is one number gives both sides. */
@@ -42,6 +45,7 @@ static const struct known {
     {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
     {"Detr", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED}},
     {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
+    {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, PATCHED}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
 
@@ -67,7 +71,7 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, Siglip, Blip, ConvNext, "
                      "Segformer, Llava, "
-                     "LlavaNext, VideoMAE, Detr, Yolos (ImageProcessor)",
+                     "LlavaNext, VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
                      file->name, type);
 }
 
@@ -155,6 +159,25 @@ static accel_status read_pinpoints(const accel__json_file *file, const accel__js
   return p->n_pinpoints ? ACCEL_OK : accel__fail(ACCEL_ERROR_FORMAT, "%s: image_grid_pinpoints is empty", file->name);
 }
 
+/* Qwen2-VL: size says how many pixels, under one of two spellings; the older one comes first. */
+static accel_status read_patches(const accel__json_file *file, const accel__json *at, accel__image_processor *p) {
+  const accel__json *size = NULL;
+  ACCEL_TRY(accel__json_object(file, at, "size", &size));
+  if (size) p->min_pixels = p->max_pixels = 0;
+  p->do_center_crop = false; /* the class has no such step */
+  ACCEL_TRY(accel__json_int(file, size, "shortest_edge", 1, INT64_C(1) << 40, &p->min_pixels));
+  ACCEL_TRY(accel__json_int(file, size, "longest_edge", 1, INT64_C(1) << 40, &p->max_pixels));
+  ACCEL_TRY(accel__json_int(file, at, "min_pixels", 1, INT64_C(1) << 40, &p->min_pixels));
+  ACCEL_TRY(accel__json_int(file, at, "max_pixels", 1, INT64_C(1) << 40, &p->max_pixels));
+  ACCEL_TRY(accel__json_int(file, at, "patch_size", 1, 1024, &p->patch_size));
+  ACCEL_TRY(accel__json_int(file, at, "temporal_patch_size", 1, 64, &p->temporal_patch));
+  ACCEL_TRY(accel__json_int(file, at, "merge_size", 1, 64, &p->merge_size));
+  if (p->min_pixels && p->max_pixels) return ACCEL_OK;
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_FORMAT, "%s: size has no %s", file->name, p->min_pixels ? "longest_edge" : "shortest_edge"),
+      "give size.shortest_edge and size.longest_edge (numbers of pixels), or min_pixels and max_pixels beside it");
+}
+
 static accel_status read_fields(const accel__json_file *file, const accel__json *at, bool square,
                                 accel__image_processor *p) {
   const struct {
@@ -167,7 +190,10 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   ACCEL_TRY(accel__json_int(file, at, "resample", 0, 5, &filter));
   p->filter = (accel__filter)filter;
   ACCEL_TRY(accel__json_int(file, at, "max_size", 1, MAX_SIDE, &max_size));
-  ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+  if (p->layout == ACCEL__LAYOUT_PATCHES)
+    ACCEL_TRY(read_patches(file, at, p));
+  else
+    ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
   ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
   ACCEL_TRY(read_size(file, at, "pad_size", true, 0, &p->pad_size));
   ACCEL_TRY(accel__json_number(file, at, "rescale_factor", &p->rescale_factor));

@@ -22,7 +22,9 @@ typedef enum accel__layout {
   ACCEL__LAYOUT_PLAIN,  /* pixel_values [n, 3, H, W]: all pictures end in one size */
   ACCEL__LAYOUT_PADDED, /* DETR, YOLOS: padded at the right and below to the largest; pixel_mask [n, H, W] when do_pad */
   ACCEL__LAYOUT_FRAMES, /* VideoMAE, X-CLIP: the pictures are one video, pixel_values [1, n, 3, H, W] */
-  ACCEL__LAYOUT_TILES   /* LLaVA-Next: pixel_values [n, tiles, 3, H, W] and image_sizes [n, 2] */
+  ACCEL__LAYOUT_TILES,  /* LLaVA-Next: pixel_values [n, tiles, 3, H, W] and image_sizes [n, 2] */
+  ACCEL__LAYOUT_PATCHES /* Qwen2-VL: pixel_values [patches of all pictures, 3 * temporal_patch * patch * patch] and
+                           image_grid_thw [n, 3]; patches that merge stand together */
 } accel__layout;
 
 enum { ACCEL__MAX_PINPOINTS = 256 };
@@ -34,6 +36,8 @@ typedef struct accel__image_processor {
   bool multiples;  /* YOLOS: sides are rounded down to multiples of 16 */
   bool pad_square; /* LLaVA: padded to a square in the mean colour first, when do_pad */
   accel__size size, crop_size, pad_size;
+  int64_t min_pixels, max_pixels; /* Qwen2-VL: how many a resized picture has (size.shortest_edge, longest_edge) */
+  int64_t patch_size, temporal_patch, merge_size; /* Qwen2-VL: sides become multiples of patch_size * merge_size */
   accel__filter filter;
   accel__rounding rounding; /* ACCEL__ROUND_TORCH unless the caller changes it */
   double rescale_factor, mean[3], std[3], crop_pct;
@@ -50,6 +54,7 @@ typedef struct accel__pixels {
   uint32_t rank;
   int64_t *mask;  /* pixel_mask [n, H, W], NULL: none */
   int64_t *sizes; /* LLaVA-Next: image_sizes [n, 2]: height, width of the pictures as given; NULL: none */
+  int64_t *grid;  /* Qwen2-VL: image_grid_thw [n, 3]: patches in time, height, width; NULL: none */
   uint32_t images;
 } accel__pixels;
 /* images[n] are left as they are.  ACCEL_ERROR_ARGUMENT when pictures that must end in one size do not. */

@@ -173,6 +173,13 @@ def main():
     processor("detr_old", t.DetrImageProcessor(), two, {"image_processor_type": "DetrImageProcessor", "size": 16, "max_size": 24, "do_resize": True, "do_normalize": True, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})
     processor("yolos", t.YolosImageProcessor(size={"shortest_edge": 40, "longest_edge": 70}), [(61, 50), (40, 80)])
     processor("llava_next", t.LlavaNextImageProcessor(size={"shortest_edge": 12}, crop_size={"height": 12, "width": 12}, image_grid_pinpoints=[[12, 24], [24, 12], [24, 24], [36, 12]]), [(41, 30), (10, 50), (60, 13)])
+    odd = [(41, 30), (3, 5), (7, 200), (33, 33)]  # to be made smaller, larger, long and thin, and left as it is but for whole blocks
+    blocks = dict(patch_size=4, merge_size=2)
+    processor("qwen2_vl", t.Qwen2VLImageProcessor(size={"shortest_edge": 256, "longest_edge": 1200}, **blocks), odd)
+    processor("qwen2_vl_plain", t.Qwen2VLImageProcessor(size={"shortest_edge": 256, "longest_edge": 1200}, temporal_patch_size=1, do_normalize=False, do_rescale=False, **blocks), odd[:2])
+    processor("qwen2_vl_old", t.Qwen2VLImageProcessor(), odd[:3], {"image_processor_type": "Qwen2VLImageProcessorFast", "min_pixels": 100, "max_pixels": 900, "patch_size": 3, "merge_size": 3, "temporal_patch_size": 3,
+              "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711], "size": {"max_pixels": 9, "min_pixels": 1}})
+    processor("qwen2_vl_sizes", t.Qwen2VLImageProcessor(), [(40, 60), (500, 11)])
 
 
 if __name__ == "__main__":

@@ -75,6 +75,7 @@ def segment(name, **config):
 MARGIN = 1e-3
 WORDS = ("<pad> <s> </s> <unk> <image> user assistant : ? . , what is this a an the of in on with and picture photo cat dog tree road sky sea car house "
          "red green blue grey white black big small old new one two three many people man woman child sits stands runs near far left right up down").split()
+LONG = dict(max_new_tokens=32)
 GREEDY, BEAM = dict(max_new_tokens=12), dict(max_new_tokens=8, num_beams=3, num_return_sequences=2)
 TALK = ("{% for m in messages %}{{ m['role'] }}: {% for c in m['content'] if c['type'] == 'image' %}<image> {% endfor %}"
         "{% for c in m['content'] if c['type'] == 'text' %}{{ c['text'] }} {% endfor %}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
@@ -82,14 +83,14 @@ SEEN = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_atten
 SPEAKS = dict(vocab_size=len(WORDS), hidden_size=24, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
 
-def tokenizer(after="<s> $A"):
+def tokenizer(after="<s> $A", words=WORDS, special=("<image>",)):
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
+    t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     t.normalizer = normalizers.Lowercase()
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.post_processor = processors.TemplateProcessing(single=after, special_tokens=[("<s>", 1), ("</s>", 2)])
     return T.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", padding_side="left",
-                                     additional_special_tokens=["<image>"], extra_special_tokens={"image_token": "<image>"})
+                                     additional_special_tokens=list(special), extra_special_tokens={f"{s.strip('<|>').split('_pad')[0]}_token": s for s in special})
 
 
 def clear(out, start, eos):
@@ -116,10 +117,10 @@ def talk(model, head, inputs, how, eos):
         return out if torch.equal(again, out.sequences) else None
 
 
-def ids_goldens(directory, model, head, make_inputs, eos):
+def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY):
     """golden.<Class>.<case>.safetensors of the first inputs whose tokens are clear."""
     lines = []
-    for case, how in (("greedy", GREEDY), ("beam", BEAM)):
+    for case, how in (("greedy", greedy), ("beam", BEAM)):
         for attempt in range(200):
             torch.manual_seed(1000 + attempt)
             inputs = make_inputs()
@@ -143,7 +144,7 @@ def load(directory, cls):
     return cls.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
 
 
-def answers(model, processor, cases, eos, kind):
+def answers(model, processor, cases, eos, kind, how=GREEDY):
     """What the model says to each (text, files); those that rounding could decide are left out."""
     from PIL import Image
     from transformers.image_utils import load_image
@@ -156,7 +157,7 @@ def answers(model, processor, cases, eos, kind):
         else:
             inputs = processor(images=images, **({"text": text} if text else {}), return_tensors="pt")
         inputs = {k: v for k, v in inputs.items() if k != "token_type_ids"}
-        out = talk(model, None, inputs, GREEDY, eos)
+        out = talk(model, None, inputs, how, eos)
         if out is None:
             continue
         new = out.sequences[0, out.sequences.shape[1] - len(out.scores):]
@@ -221,11 +222,52 @@ def llava(name, tiles=False):
     return lines
 
 
+VL_SPECIAL = "<|image_pad|> <|vision_start|> <|vision_end|> <|video_pad|> <|im_start|> <|im_end|>".split()
+VL_WORDS = [VL_SPECIAL[0] if w == "<image>" else w for w in WORDS] + VL_SPECIAL[1:]
+VL_TALK = ("{% for m in messages %}<|im_start|>{{ m['role'] }} {% for c in m['content'] %}{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>"
+           "{% elif c['type'] == 'video' %}<|vision_start|><|video_pad|><|vision_end|>{% elif 'text' in c %}{{ c['text'] }}{% endif %}{% endfor %}<|im_end|> "
+           "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}")
+
+
+def qwen2_vl(name):
+    at = {w: i for i, w in enumerate(VL_WORDS)}
+    cls, config = T.Qwen2VLForConditionalGeneration, T.Qwen2VLConfig(
+        vision_config=dict(depth=2, embed_dim=24, num_heads=2, hidden_size=32, mlp_ratio=2, patch_size=4),
+        text_config={**SPEAKS, "vocab_size": len(VL_WORDS), "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "eos_token_id": at["<|im_end|>"],
+                     "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [1, 2, 1]}},
+        image_token_id=4, video_token_id=at["<|video_pad|>"], vision_start_token_id=at["<|vision_start|>"], vision_end_token_id=at["<|vision_end|>"])
+    size = dict(size={"shortest_edge": 256, "longest_edge": 1000}, patch_size=4)
+    processor = T.Qwen2VLProcessor(T.Qwen2VLImageProcessor(**size), tokenizer("$A", VL_WORDS, VL_SPECIAL), T.Qwen2VLVideoProcessor(**size), chat_template=VL_TALK)
+    model = cls(config)
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=[at["<|im_end|>"], 2], pad_token_id=0)
+    directory = save(name, model, processor)
+    model = load(directory, cls)
+
+    def inputs():
+        from PIL import Image
+        import numpy as np
+        noise = np.random.default_rng(int(torch.randint(1 << 30, (1,))))
+        sides = [(15, 37), (50, 22), (30, 31)]
+        images = [[Image.fromarray(noise.integers(0, 255, (*sides[i], 3), dtype=np.uint8)) for i in row] for row in ((0, 1), (2,))]
+        word, picture = lambda: " ".join(VL_WORDS[i] for i in torch.randint(11, len(WORDS), (3,))), "<|vision_start|><|image_pad|><|vision_end|>"
+        made = processor(images=images, text=[f"{word()} {picture} {word()} {picture} {word()}", f"{picture} {word()}"], padding=True, return_tensors="pt")
+        return {k: v for k, v in made.items() if k != "token_type_ids"}
+
+    lines = ids_goldens(directory, model, model.lm_head, inputs, at["<|im_end|>"], LONG)
+    questions = answers(model, processor, [("what is this ?", PICTURES[:1]), ("is the cat red ?", PICTURES[1:2]), ("how many ?", PICTURES[2:4]), ("what is the sea ?", PICTURES[3:])],
+                        at["<|im_end|>"], "question", LONG)
+    picture = "<|vision_start|><|image_pad|><|vision_end|>"
+    plain = answers(model, processor, [(f"{picture} and {picture} : the", PICTURES[1:3]), (f"{picture} small old cat", PICTURES[:1]), (f"one child {picture} runs far , a {picture} :", PICTURES[2:]),
+                                       (f"{picture} the road is grey", PICTURES[3:])], at["<|im_end|>"], "text", LONG)
+    write(directory, cases=questions, plain=plain)
+    return lines
+
+
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "llava": llava, "llava_next": lambda n: llava(n, True)}
+             "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():

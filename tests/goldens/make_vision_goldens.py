@@ -280,8 +280,89 @@ def llava_fixtures():
     yield "llava_siglip", dict(config=full, prefixed=False, cases=cases[:1], dtype=torch.bfloat16)
 
 
+# ---- Qwen2-VL ----
+
+IMAGE, VIDEO, BEGIN, END = 59, 58, 57, 56
+LOOKS = dict(depth=2, embed_dim=24, num_heads=2, hidden_size=32, mlp_ratio=2, patch_size=4)
+SAYS = dict(vocab_size=61, hidden_size=32, intermediate_size=37, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=128,
+            rms_norm_eps=1e-6, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+
+
+def qwen_config(sections, vision=None, kind=T.Qwen2VLConfig, **text):
+    root = {"tie_word_embeddings": text.pop("tie_word_embeddings", False)}
+    return kind(vision_config={**(LOOKS if kind is T.Qwen2VLConfig else {}), **(vision or {})}, image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=BEGIN, vision_end_token_id=END, **root,
+                           text_config={**SAYS, "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": sections}, **text})
+
+
+def qwen_inputs(name, vision, rows, left=()):
+    """rows: for each sequence the grids (height, width in patches) of its pictures; text of 2 to 4 tokens around them.  Rows in `left` are padded there, others at the right."""
+    seed(name)
+    v = {"temporal_patch_size": 2, "spatial_merge_size": 2, "in_channels": 3, **LOOKS, **vision}
+    texts, merge = [], v["spatial_merge_size"]
+    for n, grids in enumerate(rows):
+        ids = torch.randint(3, 50, (2 + n,)).tolist()
+        for h, w in grids:
+            ids += [BEGIN] + [IMAGE] * (h * w // merge ** 2) + [END] + torch.randint(3, 50, (2,)).tolist()
+        texts.append(ids)
+    width = max(len(t) for t in texts)
+    ids, mask = torch.zeros(len(rows), width, dtype=torch.long), torch.zeros(len(rows), width, dtype=torch.long)
+    for n, t in enumerate(texts):
+        at = width - len(t) if n in left else 0
+        ids[n, at:at + len(t)] = torch.tensor(t)
+        mask[n, at:at + len(t)] = 1
+    grid = torch.tensor([[1, h, w] for grids in rows for h, w in grids])
+    patches = torch.randn(int(grid.prod(-1).sum()), v["in_channels"] * v["temporal_patch_size"] * v["patch_size"] ** 2)
+    return {"input_ids": ids, "attention_mask": mask, "pixel_values": patches, "image_grid_thw": grid, "mm_token_type_ids": (ids == IMAGE).long()}
+
+
+def flat(config):
+    """config.json as the hub has it: no text_config, M-RoPE by its old name."""
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    text.pop("model_type")
+    text["rope_scaling"] = {"type": "mrope", "mrope_section": rope["mrope_section"]}
+    text["rope_theta"] = rope["rope_theta"]
+    config.update({k: v for k, v in text.items() if k not in config})
+    vision = config["vision_config"]
+    vision.pop("rope_parameters", None)
+    vision["model_type"], vision["in_chans"] = "qwen2_vl", 3
+
+
+def qwen2_vl_fixtures():
+    cls = "Qwen2VLForConditionalGeneration"
+
+    def told(name, inputs, **more):
+        return case(more.pop("cls", cls), name, inputs, mask={more.pop("rows", "logits"): inputs["attention_mask"]}, **more)
+
+    two = qwen_inputs("two", {}, [[(4, 6), (2, 2)], [(6, 4)]], left=(1,))
+    one = qwen_inputs("one", {}, [[(2, 10)]])
+    given = {k: v for k, v in two.items() if k != "mm_token_type_ids"}
+    seed("places")
+    given["position_ids"] = torch.randint(0, 40, (3, *two["input_ids"].shape))
+    yield "qwen2_vl", dict(config=qwen_config([2, 3, 3]), prefixed=False, cases=[told("both", two, args=HIDDEN), told("wide", one), told("placed", given)])
+    yield "qwen2_vl_base", dict(config=qwen_config([4, 2, 2]), prefixed=False, dtype=torch.float16, cases=[told("both", two, cls="Qwen2VLModel", rows="last_hidden_state", args=HIDDEN)])
+    yield "qwen2_vl_flat", dict(config=qwen_config([2, 1, 1], num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True), prefixed=False, dtype=torch.bfloat16,
+                                config_edit=flat, cases=[told("both", two)])
+    odd = dict(depth=1, embed_dim=40, num_heads=5, mlp_ratio=3, patch_size=3, temporal_patch_size=1, spatial_merge_size=3, in_channels=1, hidden_act="gelu_pytorch_tanh")
+    three = qwen_inputs("three", odd, [[(3, 9)], [(6, 3), (3, 3), (9, 6)], [(3, 6)]], left=(0,))
+    yield "qwen2_vl_new_names", dict(config=qwen_config([1, 0, 7], odd, use_sliding_window=True, sliding_window=6, max_window_layers=1, num_hidden_layers=3), prefixed=False, hub=False,
+                                     cases=[told("three", three, args=HIDDEN)])
+    # windows of 2 x 2 rows of the text; pictures that fill them, do not, and are narrower than one
+    near = dict(depth=3, hidden_size=24, out_hidden_size=32, num_heads=2, intermediate_size=29, patch_size=4, window_size=16, fullatt_block_indexes=[1])
+    cls = "Qwen2_5_VLForConditionalGeneration"
+    some = qwen_inputs("windows", near, [[(8, 8), (2, 10)], [(6, 10)]], left=(1,))
+    newer = T.Qwen2_5_VLConfig
+    yield "qwen2_5_vl", dict(config=qwen_config([2, 3, 3], near, newer), prefixed=False, cases=[told("both", some, cls=cls, args=HIDDEN)])
+    yield "qwen2_5_vl_base", dict(config=qwen_config([2, 3, 3], near, newer), prefixed=False, dtype=torch.float16,
+                                  cases=[told("both", some, cls="Qwen2_5_VLModel", rows="last_hidden_state")])
+    wide = {**near, "window_size": 35, "patch_size": 5, "num_heads": 3, "hidden_act": "gelu_pytorch_tanh", "fullatt_block_indexes": []}  # 35 // 2 // 5: 3 rows
+    yield "qwen2_5_vl_new_names", dict(config=qwen_config([6, 1, 1], wide, newer, tie_word_embeddings=True), prefixed=False, dtype=torch.bfloat16, hub=False,
+                                       cases=[told("both", qwen_inputs("wide", wide, [[(8, 14)], [(4, 4), (2, 2)]]), cls=cls)])
+
+
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures]
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+              qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 

@@ -147,10 +147,11 @@ class Texts(unittest.TestCase):
     """Captions, answers and conversations: what transformers' generate gives after the same processors, word for word."""
 
     def run_cases(self, name, cases, command):
+        new = "32" if name.startswith("qwen") else "12"
         for device in DEVICES:
             for case in cases:
                 with self.subTest(device=device, model=name, text=case["text"], files=case["files"]):
-                    out, _ = tool(*command(os.path.join(SEEING, name), case), "--max-new-tokens", "12", "--device", device, "--json", "--quiet")
+                    out, _ = tool(*command(os.path.join(SEEING, name), case), "--max-new-tokens", new, "--device", device, "--json", "--quiet")
                     (got,) = json.loads(out)["results"]
                     self.assertEqual(got["ids"], case["ids"])
                     self.assertEqual(got["text"], case["want"])
@@ -166,11 +167,11 @@ class Texts(unittest.TestCase):
                 self.assertEqual(json.loads(out)["results"][0]["text"], case["want"])
 
     def test_answers(self):
-        for name in ("blip_vqa", "llava", "llava_next"):
+        for name in ("blip_vqa", "llava", "llava_next", "qwen2_vl"):
             self.run_cases(name, golden(name)["cases"], lambda model, case: ("vqa", model, case["text"], *[a for f in case["files"] for a in ("--image", path(f))]))
 
     def test_prompts_with_image_tokens(self):
-        for name in ("llava", "llava_next"):
+        for name in ("llava", "llava_next", "qwen2_vl"):
             self.assertTrue(golden(name)["plain"])
             self.run_cases(name, golden(name)["plain"], lambda model, case: ("generate", model, case["text"], *[a for f in case["files"] for a in ("--image", path(f))]))
 
@@ -195,20 +196,25 @@ class Texts(unittest.TestCase):
 
     def test_company_does_not_matter(self):
         """Prompts with one, two and no pictures in one call: each as if alone."""
-        with accel.Model(os.path.join(SEEING, "llava_next"), device="cpu") as model:
-            a, b = (path(f"image/pictures/{n}") for n in ("rgb.png", "turned_6.jpg"))
-            prompts = [("<image> the cat", [a]), ("a <image> and <image> :", [a, b]), ("the sea is", [])]
-            together = [g.ids for g in model.generate_images(prompts, max_new_tokens=8)]
-            self.assertEqual(together, [model.generate_images([p], max_new_tokens=8)[0].ids for p in prompts])
+        for name, image in (("llava_next", "<image>"), ("qwen2_vl", "<|vision_start|><|image_pad|><|vision_end|>")):
+            with accel.Model(os.path.join(SEEING, name), device="cpu") as model:
+                a, b = (path(f"image/pictures/{n}") for n in ("rgb.png", "turned_6.jpg"))
+                prompts = [(f"{image} the cat", [a]), (f"a {image} and {image} :", [a, b]), ("the sea is", [])]
+                together = [g.ids for g in model.generate_images(prompts, max_new_tokens=8)]
+                self.assertEqual(together, [model.generate_images([p], max_new_tokens=8)[0].ids for p in prompts])
 
     def test_what_cannot_be(self):
-        llava, blip, vqa = (os.path.join(SEEING, n) for n in ("llava", "blip_caption", "blip_vqa"))
+        llava, blip, vqa, qwen = (os.path.join(SEEING, n) for n in ("llava", "blip_caption", "blip_vqa", "qwen2_vl"))
         picture = path("image/pictures/rgb.png")
         text_model = os.path.join(FIXTURES, "pipelines", "text")
         for expected, words, args in ((2, "0 image tokens", ("generate", llava, "the cat", "--image", picture)),
                                       (2, "2 image tokens", ("generate", llava, "<image> <image> the cat", "--image", picture)),
                                       (2, "1 image tokens", ("generate", llava, "<image> the cat", "--image", picture, "--image", picture)),
                                       (3, "ends with a picture", ("generate", llava, "the cat <image>", "--image", picture)),
+                                      (2, "0 image tokens", ("generate", qwen, "the cat", "--image", picture)),
+                                      (2, "2 image tokens", ("generate", qwen, "<|image_pad|> <|image_pad|> the cat", "--image", picture)),
+                                      (3, "ends with a picture", ("generate", qwen, "the cat <|image_pad|>", "--image", picture)),
+                                      (3, "videos are not supported", ("generate", qwen, "<|image_pad|> and <|video_pad|> :", "--image", picture)),
                                       (2, "--image", ("vqa", llava, "what is this ?")),
                                       (2, "takes one", ("vqa", vqa, "what ?", "--image", picture, "--image", picture)),
                                       (2, "no question", ("caption", vqa, picture)),
@@ -217,6 +223,23 @@ class Texts(unittest.TestCase):
                                       (1, "cut.jpg", ("caption", blip, path("image/bad/cut.jpg")))):
             _, err = tool(*args, expected=expected)
             self.assertIn(words, err)
+
+    def test_patches_must_be_the_models(self):
+        """preprocessor_config.json without a field, and with a merge_size that the model has not."""
+        for change, words, expected in ((lambda p: p.pop("size") and p.update(size={"shortest_edge": 256}), "size has no longest_edge", 1),
+                                        (lambda p: p.update(merge_size=1), "vision_config.spatial_merge_size", 2),
+                                        (lambda p: p.update(patch_size=3), "pixel_values", 2)):
+            with tempfile.TemporaryDirectory() as work:
+                for name in os.listdir(os.path.join(SEEING, "qwen2_vl")):
+                    if name != "processor_config.json":
+                        os.symlink(os.path.join(SEEING, "qwen2_vl", name), os.path.join(work, name))
+                with open(os.path.join(SEEING, "qwen2_vl", "processor_config.json"), encoding="utf-8") as f:
+                    config = json.load(f)
+                change(config["image_processor"])
+                with open(os.path.join(work, "processor_config.json"), "w", encoding="utf-8") as f:
+                    json.dump(config, f)
+                _, err = tool("vqa", work, "what is this ?", "--image", path("image/pictures/rgb.png"), expected=expected)
+                self.assertIn(words, err)
 
     def test_processor_and_model_must_agree(self):
         with tempfile.TemporaryDirectory() as work:

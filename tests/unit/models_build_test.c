@@ -44,6 +44,8 @@ static bool has_weight(const accel__model *m, const char *name) {
   return false;
 }
 
+#define SECTIONS ",\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[1,1,0]}"
+
 static void test_every_class(void **state) {
   (void)state;
   uint32_t n;
@@ -61,7 +63,11 @@ static void test_every_class(void **state) {
              "\"intermediate_size\":7,\"hidden_dim\":7,"
              "\"relative_attention\":true,"
              "\"pos_att_type\":[\"c2p\",\"p2c\"]%s}",
-             names[i], strncmp(names[i], "Mamba2", 6) == 0 ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3" : "");
+             names[i],
+             strncmp(names[i], "Mamba2", 6) == 0        ? ",\"num_heads\":3,\"head_dim\":8,\"n_groups\":3"
+             : strncmp(names[i], "Qwen2VL", 7) == 0     ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
+             : strncmp(names[i], "Qwen2_5_VL", 10) == 0 ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
+                                                        : "");
     /* num_attention_heads is a list for these: their defaults will do */
     const bool lists =
         strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 || strncmp(names[i], "Segformer", 9) == 0;

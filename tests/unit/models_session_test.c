@@ -9,7 +9,7 @@
 #include "dispatch/session.h"
 #include "tasks/open.h"
 
-enum { B = 2, S = 24, FEATURES = 4096 };
+enum { B = 2, S = 24, FEATURES = 8192 };
 
 typedef struct sample {
   const char *model, *architecture, *item; /* the input handed on whole */
@@ -17,6 +17,7 @@ typedef struct sample {
   int64_t dim[4];
   const char *ids;                          /* name of the tokens in forward */
   int64_t width, first, vocab, image_token; /* tokens; how many come at once in the beginning; image_token 0: none */
+  int64_t grid[B * 3];                      /* image_grid_thw of models that place pictures; 0: none */
 } sample;
 
 static float noise[FEATURES * 2];
@@ -34,10 +35,11 @@ static void fill(const sample *t) {
 
 /* logits [B, width, vocab] of the whole rows at once; malloc'd. */
 static float *forward(accel_endpoint *ep, const sample *t) {
-  accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
-                        {.name = t->ids, .dtype = ACCEL_I64, .rank = 2, .dim = {B, t->width}, .data = ids}};
+  accel_tensor in[3] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
+                        {.name = t->ids, .dtype = ACCEL_I64, .rank = 2, .dim = {B, t->width}, .data = ids},
+                        {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {B, 3}, .data = (void *)t->grid}};
   memcpy(in[0].dim, t->dim, sizeof t->dim);
-  const accel_tensors list = {.n = 2, .item = in};
+  const accel_tensors list = {.n = t->grid[0] ? 3 : 2, .item = in};
   const char *name = "logits";
   accel_tensors *out;
   assert_ok(accel__run_padded(ep, &list, &name, 1, &out));
@@ -49,9 +51,28 @@ static float *forward(accel_endpoint *ep, const sample *t) {
   return copy;
 }
 
+/* What the entry takes beside ids and pixels: positions of the pictures (shift[B]: those behind them), patches. */
+static void place(accel__session *s, const sample *t, const accel__model_entry *e, const int32_t *lengths,
+                  const int32_t *packed, accel__batch *batch, void **owned, int32_t *shift) {
+  accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
+                        {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {B, 3}, .data = (void *)t->grid}};
+  memcpy(in[0].dim, t->dim, sizeof t->dim);
+  const accel_tensors list = {2, in};
+  const accel__placing tokens = {.ids = packed, .lengths = lengths, .n = B, .tokens = batch->tokens};
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    if (e->inputs[i].kind == ACCEL__INPUT_DERIVED)
+      assert_ok(accel__derive_item(s->ep, e->inputs[i].derived, &list, &owned[i], &batch->item[i]));
+    if (e->inputs[i].kind != ACCEL__INPUT_PLACES) continue;
+    batch->value[i] = owned[i] = malloc(3 * batch->tokens * sizeof(int32_t));
+    assert_ok(accel__place_tokens(s->ep, &list, &tokens, owned[i], shift));
+  }
+}
+
 /* One run of an entry over tokens [from, to) of both rows (none: only the picture or sound); its first output. */
 static accel__result run(accel__session *s, const sample *t, const char *entry, const int32_t *sequence, int64_t from,
                          int64_t to) {
+  static int32_t shift[B];
+  void *owned[8] = {0};
   const accel__model_entry *e = accel__model_entry_of(s->ep->model, entry);
   assert_non_null(e);
   int32_t packed[B * S], lengths[B] = {(int32_t)(to - from), (int32_t)(to - from)}, held[B] = {(int32_t)from, (int32_t)from};
@@ -66,7 +87,10 @@ static accel__result run(accel__session *s, const sample *t, const char *entry, 
     memcpy(batch.item[i].dim, t->dim, sizeof t->dim);
   }
   accel__result result = {0};
+  if (t->grid[0] && !strcmp(entry, "decode_image")) place(s, t, e, lengths, packed, &batch, owned, shift);
+  if (t->grid[0] && from) batch.shift = shift;
   assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch, &(uint32_t){0}, 1, &result));
+  for (int i = 0; i < 8; i++) free(owned[i]);
   return result;
 }
 
@@ -141,6 +165,17 @@ static const sample samples[] = {
      .first = 20,
      .vocab = 61,
      .image_token = 59},
+    {.model = "qwen2_vl",
+     .architecture = "Qwen2VLForConditionalGeneration",
+     .item = "pixel_values",
+     .rank = 2,
+     .dim = {B * 64, 96},
+     .ids = "input_ids",
+     .width = 23,
+     .first = 20,
+     .vocab = 61,
+     .image_token = 59,
+     .grid = {1, 8, 8, 1, 4, 16}},
 };
 
 static void test_reference(void **state) {

@@ -34,6 +34,19 @@ static void test_local_weights(void **state) {
   accel_destroy(&ctx);
 }
 
+/* Its inputs must fit together: a picture of each sequence, its token and its size. */
+static void test_pictures(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_endpoint *ep;
+  accel_init_params how = accel_init_params_default();
+  how.device = "cpu";
+  assert_ok(accel_init(ctx, ACCEL_FIXTURES "/models/qwen2_vl", &how, &ep));
+  expect_success(ep, "cpu_fp32_test", "local");
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
 static void test_random_weights(void **state) {
   (void)state;
   accel *ctx = test_context();
@@ -89,10 +102,8 @@ static void test_profiles_count(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_local_weights),
-      cmocka_unit_test(test_random_weights),
-      cmocka_unit_test(test_precision_tests),
-      cmocka_unit_test(test_profiles_count),
+      cmocka_unit_test(test_local_weights),   cmocka_unit_test(test_pictures),       cmocka_unit_test(test_random_weights),
+      cmocka_unit_test(test_precision_tests), cmocka_unit_test(test_profiles_count),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,7 +214,7 @@ class ObjectDetectionPipeline(Pipeline):
 
 class ImageToTextPipeline(Pipeline):
     """[{"generated_text"}] for a picture, a list of such lists for several (as transformers 4 had it); `prompt`: what the text begins with, or with
-    LLaVA the whole prompt with its image token.  Other options are those of Model.generate."""
+    LLaVA and Qwen2-VL the whole prompt with its image token.  Other options are those of Model.generate."""
     task = "image-to-text"
 
     def __call__(self, inputs: Any, prompt: Optional[str] = None, generate_kwargs: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
