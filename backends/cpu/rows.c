@@ -250,17 +250,32 @@ static int64_t rope_pairs(const kit_launch *l, int64_t *head) {
   return kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROT_DIMS, *head) / 2;
 }
 
-/* Frequencies, then one table a worker. */
+/* Frequencies; for three lines of positions (M-RoPE) a 1 and the angles of each row; one table a worker. */
 uint64_t cpu_rope_workspace(const kit_launch *shapes, uint32_t workers) {
-  int64_t head, pairs = rope_pairs(shapes, &head);
-  return pairs > 0 ? (uint64_t)pairs * (1 + 2 * (uint64_t)workers) * sizeof(float) : 0;
+  int64_t head, pairs = rope_pairs(shapes, &head), rows = shapes->in[1].rank == 2 ? kit_row_count(&shapes->in[0]) : 0;
+  return pairs > 0 ? ((uint64_t)pairs * (1 + 2 * (uint64_t)workers) + (uint64_t)rows * (uint64_t)(pairs + 1)) * sizeof(float)
+                   : 0;
+}
+
+/* Angles of rows whose pairs follow the line of positions that their section names, as frequencies of position 1. */
+static void rope_angles(const kit_launch *l, cpu_rope *g, int64_t rows, int32_t *one, float *angle) {
+  const int64_t *section, n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_SECTIONS, &section), lines = l->in[1].dim[0];
+  for (int64_t t = 0; t < rows; t++) one[t] = 1;
+  for (int64_t i = 0, k = 0, end = n ? section[0] : g->pairs; i < g->pairs; i++) {
+    while (k + 1 < n && i >= end) end += section[++k];
+    const int32_t *position = g->position + k % lines * rows;
+    for (int64_t t = 0; t < rows; t++) angle[t * g->pairs + i] = (float)position[t] * g->frequency[t * g->step + i];
+  }
+  g->position = one;
+  g->frequency = angle;
+  g->step = g->pairs;
 }
 
 int32_t cpu_launch_rope(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *position = &l->in[1], *frequency = &l->in[2];
   rope_job j = {.run = s->kernels.rope, .rows = kit_row_count(x)};
   int64_t head, pairs = rope_pairs(l, &head);
-  if (position->rank != 1 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head || kit_cols(x) % head ||
+  if (position->rank > 2 || position->dtype != ACCEL_PLUGIN_I32 || pairs < 1 || 2 * pairs > head || kit_cols(x) % head ||
       !x->elements)
     return kit_scalar(ACCEL_PLUGIN_OP_ROPE)(l, error);
   float *own = l->workspace;
@@ -280,6 +295,10 @@ int32_t cpu_launch_rope(const cpu_self *s, const kit_launch *l, accel_plugin_err
                    .interleaved = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ROPE_STYLE, ACCEL_PLUGIN_ROPE_HALF) ==
                                   ACCEL_PLUGIN_ROPE_INTERLEAVED,
                    .mscale = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_MSCALE, 1.0)};
+  if (position->rank == 2) {
+    rope_angles(l, &j.g, j.rows, (int32_t *)j.table, j.table + j.rows);
+    j.table += j.rows * (pairs + 1);
+  }
   j.tasks = cpu_tasks(l, j.rows, NS_NORM * (double)j.g.cols + 2 * (double)pairs);
   cpu_parallel(l, j.tasks, rope_task, &j);
   return ACCEL_PLUGIN_OK;
