@@ -21,52 +21,45 @@ cpu_plane cpu_plane_of(const kit_launch *l, const kit_tensor *w) {
   return p;
 }
 
-static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
 static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- images ---- */
 
 typedef struct images {
-  const cpu_kernels *kernels;
-  const cpu_conv *w;
-  cpu_plane plane;
-  int64_t count, channels, outputs, per; /* images; channels of a group; outputs of an image and of a group */
-  const float *x, *bias, *residual;
-  float *y, *workspace; /* [workers][room] */
+  cpu_conv_call c;  /* channels: of a group */
+  float *workspace; /* [workers][room] */
   int64_t room;
-  int32_t act;
-  float alpha;
   uint32_t pixel_parts, tile_parts;
 } images;
 
 /* Columns of the product: pixels, or windows of them. */
 static int64_t columns_of(const images *j) {
-  return j->w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->plane, j->w->n) : area(j->plane.out);
+  return j->c.w->form == CPU_CONV_WINOGRAD ? cpu_winograd_windows(&j->c.plane, j->c.w->n) : cpu_area(j->c.plane.out);
 }
 
 static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
-  const cpu_conv *w = j->w;
+  const cpu_conv *w = j->c.w;
   const uint32_t part = index % j->tile_parts, pixels_part = index / j->tile_parts % j->pixel_parts;
   const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups, image = unit / w->groups,
-                size_in = area(j->plane.in), size_out = area(j->plane.out), columns = columns_of(j);
-  const int64_t cols = j->kernels->panel_cols, panels = (columns + cols - 1) / cols;
+                size_in = cpu_area(j->c.plane.in), size_out = cpu_area(j->c.plane.out), columns = columns_of(j);
+  const int64_t cols = j->c.kernels->panel_cols, panels = (columns + cols - 1) / cols;
   int64_t stop = cpu_share(panels, pixels_part + 1, j->pixel_parts) * cols;
-  cpu_conv_gemm g = {.plane = j->plane,
+  cpu_conv_gemm g = {.plane = j->c.plane,
                      .rows = w->rows,
                      .height = w->height,
                      .k = w->k,
                      .tiles = w->tiles,
                      .n = w->n,
-                     .x = j->x + (image * w->groups + group) * j->channels * size_in,
+                     .x = j->c.x + (image * w->groups + group) * j->c.channels * size_in,
                      .w = w->packed + group * w->tiles * w->height * w->k,
-                     .y = j->y + (image * j->outputs + group * j->per) * size_out,
+                     .y = j->c.y + (image * j->c.outputs + group * j->c.w->rows) * size_out,
                      .ldy = size_out,
-                     .bias = j->bias ? j->bias + group * j->per : NULL,
-                     .act = j->act,
-                     .alpha = j->alpha};
-  if (j->residual) g.residual = j->residual + (image * j->outputs + group * j->per) * size_out;
-  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->kernels->winograd : j->kernels->conv;
+                     .bias = j->c.bias ? j->c.bias + group * j->c.w->rows : NULL,
+                     .act = j->c.act,
+                     .alpha = j->c.alpha};
+  if (j->c.residual) g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
+  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->c.kernels->winograd : j->c.kernels->conv;
   run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
       cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
       j->workspace + worker * j->room);
@@ -75,54 +68,54 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
 /* Columns are cut first (each is then laid out once), but not below a few panels.  As many parts for each worker, and as few
  * parts of w as workers need where every part transforms the columns anew. */
 static void run_gemm(images *j, const kit_launch *l) {
-  const bool winograd = j->w->form == CPU_CONV_WINOGRAD;
-  const int64_t units = j->count * j->w->groups, workers = cpu_workers(l),
-                panels = (columns_of(j) + j->kernels->panel_cols - 1) / j->kernels->panel_cols;
-  double cost = 2.0 / 50 * (double)j->w->rows * (double)j->w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
-  if (winograd) cost *= (double)cpu_winograd_points(j->w->n);
-  int64_t wanted = cpu_tasks(l, units * panels * j->w->tiles, cost / (double)(panels * j->w->tiles));
+  const bool winograd = j->c.w->form == CPU_CONV_WINOGRAD;
+  const int64_t units = j->c.count * j->c.w->groups, workers = cpu_workers(l),
+                panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
+  double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
+  if (winograd) cost *= (double)cpu_winograd_points(j->c.w->n);
+  int64_t wanted = cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles));
   int64_t parts = (wanted + units - 1) / units;
   j->pixel_parts = (uint32_t)(parts < panels / 4 ? parts : panels / 4 > 1 ? panels / 4 : 1);
   if (winograd && parts > workers) parts = workers;
   parts = (parts + j->pixel_parts - 1) / j->pixel_parts;
-  while (wanted > 1 && parts < j->w->tiles && units * j->pixel_parts * parts % workers) parts++;
-  j->tile_parts = (uint32_t)(parts < j->w->tiles ? parts : j->w->tiles);
+  while (wanted > 1 && parts < j->c.w->tiles && units * j->pixel_parts * parts % workers) parts++;
+  j->tile_parts = (uint32_t)(parts < j->c.w->tiles ? parts : j->c.w->tiles);
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
 }
 
 static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
-  const int64_t all = j->count * j->outputs, size_in = area(j->plane.in), size_out = area(j->plane.out);
+  const int64_t all = j->c.count * j->c.outputs, size_in = cpu_area(j->c.plane.in), size_out = cpu_area(j->c.plane.out);
   for (int64_t i = cpu_share(all, index, j->pixel_parts); i < cpu_share(all, index + 1, j->pixel_parts); i++) {
-    const int64_t o = i % j->outputs;
-    cpu_depthwise g = {.plane = j->plane,
-                       .x = j->x + (i / j->outputs * j->w->groups + o / j->per) * size_in,
-                       .w = j->w->packed + o * j->w->k,
-                       .residual = j->residual ? j->residual + i * size_out : NULL,
-                       .y = j->y + i * size_out,
-                       .bias = j->bias ? j->bias[o] : 0.0f,
-                       .act = j->act,
-                       .alpha = j->alpha};
-    j->kernels->depthwise(&g, j->workspace + worker * j->room);
+    const int64_t o = i % j->c.outputs;
+    cpu_depthwise g = {.plane = j->c.plane,
+                       .x = j->c.x + (i / j->c.outputs * j->c.w->groups + o / j->c.w->rows) * size_in,
+                       .w = j->c.w->packed + o * j->c.w->k,
+                       .residual = j->c.residual ? j->c.residual + i * size_out : NULL,
+                       .y = j->c.y + i * size_out,
+                       .bias = j->c.bias ? j->c.bias[o] : 0.0f,
+                       .act = j->c.act,
+                       .alpha = j->c.alpha};
+    j->c.kernels->depthwise(&g, j->workspace + worker * j->room);
   }
 }
 
 static void run_images(images *j, const kit_launch *l) {
-  if (!j->count || !j->outputs || !area(j->plane.out)) return;
-  if (j->w->form != CPU_CONV_PLANES) {
+  if (!j->c.count || !j->c.outputs || !cpu_area(j->c.plane.out)) return;
+  if (j->c.w->form != CPU_CONV_PLANES) {
     run_gemm(j, l);
     return;
   }
-  double cost = 0.04 * (double)(j->w->k + 8) * (double)area(j->plane.out);
-  j->pixel_parts = cpu_tasks(l, j->count * j->outputs, cost);
+  double cost = 0.04 * (double)(j->c.w->k + 8) * (double)cpu_area(j->c.plane.out);
+  j->pixel_parts = cpu_tasks(l, j->c.count * j->c.outputs, cost);
   cpu_parallel(l, j->pixel_parts, depthwise_task, j);
 }
 
 /* A 1x1 kernel sees an image as one long row. */
 static void flatten(cpu_plane *p) {
-  bool plain = area(p->kernel) == 1 && area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
+  bool plain = cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && !memcmp(p->in, p->out, sizeof p->in);
   if (!plain || p->begin[0] || p->begin[1]) return;
-  p->in[1] = p->out[1] = area(p->in);
+  p->in[1] = p->out[1] = cpu_area(p->in);
   p->in[0] = p->out[0] = 1;
 }
 
@@ -207,19 +200,19 @@ static int64_t items_of(const kit_launch *l) {
 
 static void finish_rows(const kit_launch *l, images *j, int64_t rows, int64_t first) {
   const kit_tensor *residual = &l->in[3];
-  const int64_t n = rows * j->outputs;
-  float *y = kit_f32(&l->out[0]) + first * j->outputs;
-  j->kernels->transpose(j->y, rows, y, j->outputs, rows, j->outputs);
+  const int64_t n = rows * j->c.outputs;
+  float *y = kit_f32(&l->out[0]) + first * j->c.outputs;
+  j->c.kernels->transpose(j->c.y, rows, y, j->c.outputs, rows, j->c.outputs);
   int32_t act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   if (!kit_has(residual)) return;
-  j->kernels->binary(ACCEL_PLUGIN_BINARY_ADD, y, 1, kit_f32(residual) + first * j->outputs, 1, y, n);
-  if (act != ACCEL_PLUGIN_ACT_NONE) j->kernels->activate(act, j->alpha, y, y, n);
+  j->c.kernels->binary(ACCEL_PLUGIN_BINARY_ADD, y, 1, kit_f32(residual) + first * j->c.outputs, 1, y, n);
+  if (act != ACCEL_PLUGIN_ACT_NONE) j->c.kernels->activate(act, j->c.alpha, y, y, n);
 }
 
 static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *workspace) {
   const int64_t span = (l->in[1].dim[2] - 1) * t->g.dilation;
   float *x = workspace, *y = workspace + aligned((t->rows->longest + t->before) * t->g.cols);
-  if (kit_has(&l->in[3])) j->act = ACCEL_PLUGIN_ACT_NONE; /* it follows the residual */
+  if (kit_has(&l->in[3])) j->c.act = ACCEL_PLUGIN_ACT_NONE; /* it follows the residual */
   for (int32_t item = 0; item < t->rows->items; item++) {
     const int64_t first = t->rows->start[item], n = t->rows->start[item + 1] - first;
     const float *carried = t->carried ? t->carried[item] : NULL;
@@ -227,15 +220,15 @@ static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *w
     if (!n) continue;
     if (ahead) t->kernels->transpose(carried, t->g.cols, x, all, t->g.cols, ahead);
     t->kernels->transpose(t->x + first * t->ldx, t->ldx, x + ahead, all, t->g.cols, n);
-    j->plane = (cpu_plane){.in = {1, all},
-                           .out = {1, n},
-                           .kernel = {1, l->in[1].dim[2]},
-                           .stride = {1, 1},
-                           .begin = {0, carried ? 0 : t->before},
-                           .end = {0, span},
-                           .dilation = {1, t->g.dilation}};
-    j->x = x;
-    j->y = y;
+    j->c.plane = (cpu_plane){.in = {1, all},
+                             .out = {1, n},
+                             .kernel = {1, l->in[1].dim[2]},
+                             .stride = {1, 1},
+                             .begin = {0, carried ? 0 : t->before},
+                             .end = {0, span},
+                             .dilation = {1, t->g.dilation}};
+    j->c.x = x;
+    j->c.y = y;
     run_images(j, l);
     finish_rows(l, j, n, first);
   }
@@ -261,23 +254,22 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
   int32_t whole[2];
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
   float *workspace = l->workspace, *zeros = workspace + aligned(items_of(l) * 2);
-  images j = {.kernels = &s->kernels, .w = w, .count = 1, .bias = kit_f32(&l->in[2])};
-  j.channels = l->in[1].dim[1];
-  j.outputs = w->groups * w->rows;
-  j.per = w->rows;
-  j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
-  j.alpha = kit_act_alpha(l->node, j.act);
+  images j = {.c = {.kernels = &s->kernels, .w = w, .count = 1, .bias = kit_f32(&l->in[2])}};
+  j.c.channels = l->in[1].dim[1];
+  j.c.outputs = w->groups * w->rows;
+  j.c.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
+  j.c.alpha = kit_act_alpha(l->node, j.c.act);
   taps_job t = {.kernels = &s->kernels, .rows = &rows, .x = kit_f32(x), .zeros = zeros, .ldx = x->row_stride};
   t.before = before_of(l);
   t.g = (cpu_tap){.w = w->packed,
-                  .bias = j.bias,
+                  .bias = j.c.bias,
                   .residual = kit_f32(&l->in[3]),
                   .y = kit_f32(out),
                   .cols = kit_cols(x),
                   .taps = l->in[1].dim[2],
                   .dilation = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1),
-                  .act = j.act,
-                  .alpha = j.alpha};
+                  .act = j.c.act,
+                  .alpha = j.c.alpha};
   memset(zeros, 0, (size_t)t.g.cols * sizeof *zeros);
   if (l->node->state >= 0) {
     int32_t rc = step_states(l, &t, l->workspace, error);
@@ -303,7 +295,7 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
-/* What conv_i8.c is asked; of operands that lie channels last as `s` has settled it, of none without. */
+/* The node as a convolution of images; operands lie channels last as `s` has settled it, none without. */
 static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l) {
   cpu_conv_call c = {.kernels = kernels,
                      .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
@@ -325,32 +317,16 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
 }
 
 int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *x = &l->in[0], *out = &l->out[0];
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (over_rows(l)) return conv_rows(s, l, w, error);
+  images j = {.c = call_of(s, &s->kernels, l), .workspace = l->workspace};
   if (w->form == CPU_CONV_I8) {
-    const cpu_conv_call c = call_of(s, &s->kernels, l);
-    cpu_conv_i8(&c, l);
+    cpu_conv_i8(&j.c, l);
     return ACCEL_PLUGIN_OK;
   }
-  images j = {.kernels = &s->kernels,
-              .w = w,
-              .plane = cpu_plane_of(l, &l->in[1]),
-              .count = x->dim[0],
-              .channels = l->in[1].dim[1],
-              .outputs = out->dim[1],
-              .per = w->rows,
-              .x = kit_f32(x),
-              .bias = kit_f32(&l->in[2]),
-              .residual = kit_f32(&l->in[3]),
-              .y = kit_f32(out),
-              .workspace = l->workspace};
-  j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
-  j.alpha = kit_act_alpha(l->node, j.act);
-  flatten(&j.plane);
-  j.room = w->form == CPU_CONV_WINOGRAD ? aligned(cpu_winograd_layout(&j.plane, w->n, w->rows, w->k).all)
-                                        : room_of(&j.plane, w->form == CPU_CONV_PLANES);
+  j.room = w->form == CPU_CONV_WINOGRAD ? aligned(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
+                                        : room_of(&j.c.plane, w->form == CPU_CONV_PLANES);
   run_images(&j, l);
   return ACCEL_PLUGIN_OK;
 }
@@ -386,7 +362,7 @@ static void spread_tap(const spread_job *j, const float *from, int64_t ky, int64
 
 static void spread_task(void *arg, uint32_t index, uint32_t worker) {
   const spread_job *j = arg;
-  const int64_t size = area(j->plane.out), taps = area(j->plane.kernel), in = area(j->plane.in);
+  const int64_t size = cpu_area(j->plane.out), taps = cpu_area(j->plane.kernel), in = cpu_area(j->plane.in);
   (void)worker;
   for (int64_t i = cpu_share(j->planes, index, j->tasks); i < cpu_share(j->planes, index + 1, j->tasks); i++) {
     float *y = j->y + i * size, b = j->bias ? j->bias[i % j->outputs] : 0.0f;
@@ -404,26 +380,25 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (!out->elements) return ACCEL_PLUGIN_OK;
   spread_job spread = {.kernels = &s->kernels, .plane = cpu_plane_of(l, &l->in[1]), .bias = kit_f32(&l->in[2])};
-  const int64_t pixels = area(spread.plane.in);
-  images j = {.kernels = &s->kernels,
-              .w = w,
-              .plane = {.in = {1, pixels}, .out = {1, pixels}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}},
-              .count = x->dim[0],
-              .channels = w->k,
-              .outputs = w->groups * w->rows,
-              .per = w->rows,
-              .x = kit_f32(x),
+  const int64_t pixels = cpu_area(spread.plane.in);
+  images j = {.c = {.kernels = &s->kernels,
+                    .w = w,
+                    .plane = {.in = {1, pixels}, .out = {1, pixels}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}},
+                    .count = x->dim[0],
+                    .channels = w->k,
+                    .outputs = w->groups * w->rows,
+                    .x = kit_f32(x)},
               .room = CPU_CONV_WORKSPACE,
               .workspace = l->workspace};
-  j.y = j.workspace + (int64_t)cpu_workers(l) * j.room;
+  j.c.y = j.workspace + (int64_t)cpu_workers(l) * j.room;
   run_images(&j, l);
-  spread.columns = j.y;
+  spread.columns = j.c.y;
   spread.y = kit_f32(out);
   spread.outputs = out->dim[1];
   spread.planes = x->dim[0] * out->dim[1];
   spread.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   spread.alpha = kit_act_alpha(l->node, spread.act);
-  spread.tasks = cpu_tasks(l, spread.planes, 0.5 * (double)(area(spread.plane.kernel) * pixels));
+  spread.tasks = cpu_tasks(l, spread.planes, 0.5 * (double)(cpu_area(spread.plane.kernel) * pixels));
   cpu_parallel(l, spread.tasks, spread_task, &spread);
   return ACCEL_PLUGIN_OK;
 }
@@ -440,7 +415,7 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
     return coded_workspace(self, kernels, l, workers);
   cpu_plane p = cpu_plane_of(l, &l->in[1]);
   if (l->node->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) {
-    int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * area(p.kernel) * area(p.in);
+    int64_t columns = l->in[0].dim[0] * l->out[0].dim[1] * cpu_area(p.kernel) * cpu_area(p.in);
     return (uint64_t)(CPU_CONV_WORKSPACE * (int64_t)workers + columns) * sizeof(float);
   }
   const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),

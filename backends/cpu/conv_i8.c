@@ -20,19 +20,16 @@ typedef struct coded {
   int64_t high, wide, pitch, row, k; /* bordered image; bytes from pixel to pixel, and of a row with its scales */
   uint8_t *codes, *rooms;            /* [count][high][wide][pitch]; [workers][room] */
   int64_t room;
-  float *extent, *scale, *zero;          /* [count][parts][2]; [count] */
-  cpu_coding *coding;                    /* [count] */
-  uint32_t parts, bands, chunks, strips; /* of an image: of its elements, its rows, its pixels; of the panels */
+  float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
+  cpu_coding *coding;             /* [count] */
+  uint32_t parts, chunks, strips; /* of an image: of its elements, its rows, its pixels; of the panels */
 } coded;
-
-static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
-static int64_t aligned(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* ---- how the image is coded ---- */
 
 static void extent_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
-  const int64_t n = j->call.channels * area(j->call.plane.in), part = index % j->parts,
+  const int64_t n = j->call.channels * cpu_area(j->call.plane.in), part = index % j->parts,
                 first = cpu_share(n, (uint32_t)part, j->parts);
   (void)worker;
   j->call.kernels->extent(j->call.x + index / j->parts * n + first, cpu_share(n, (uint32_t)part + 1, j->parts) - first,
@@ -76,7 +73,8 @@ static void code_row(const coded *j, int64_t image, int64_t r) {
   const cpu_plane *p = &j->call.plane;
   const cpu_coding *how = &j->coding[image];
   const int64_t y = r - p->begin[0], left = p->begin[1] < j->wide ? p->begin[1] : j->wide, pitch = j->pitch,
-                channels = j->call.channels, size = area(p->in), n = p->in[1] < j->wide - left ? p->in[1] : j->wide - left;
+                channels = j->call.channels, size = cpu_area(p->in),
+                n = p->in[1] < j->wide - left ? p->in[1] : j->wide - left;
   uint8_t *to = j->codes + (image * j->high + r) * j->wide * pitch, *inside = to + left * pitch;
   const int outside = j->by_pixel ? 0 : (int)how->zero ^ how->flip;
   if (y < 0 || y >= p->in[0]) {
@@ -96,7 +94,7 @@ static void code_row(const coded *j, int64_t image, int64_t r) {
 
 /* Pixels [first, end) of an image without a border, each a row of the product. */
 static void code_pixels(const coded *j, int64_t image, int64_t first, int64_t end) {
-  const int64_t size = area(j->call.plane.in), channels = j->call.channels;
+  const int64_t size = cpu_area(j->call.plane.in), channels = j->call.channels;
   const float *x = j->call.x + image * channels * size;
   uint8_t *to = j->codes + (image * size + first) * j->pitch;
   if (j->by_pixel) {
@@ -112,9 +110,9 @@ static void code_pixels(const coded *j, int64_t image, int64_t first, int64_t en
 
 static void code_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
-  const int64_t image = index / j->bands, all = j->direct ? area(j->call.plane.in) : j->high;
-  const uint32_t band = index % j->bands;
-  const int64_t first = cpu_share(all, band, j->bands), end = cpu_share(all, band + 1, j->bands);
+  const int64_t image = index / j->parts, all = j->direct ? cpu_area(j->call.plane.in) : j->high;
+  const uint32_t band = index % j->parts;
+  const int64_t first = cpu_share(all, band, j->parts), end = cpu_share(all, band + 1, j->parts);
   (void)worker;
   if (j->direct)
     code_pixels(j, image, first, end);
@@ -177,7 +175,7 @@ typedef struct piece {
 
 static piece piece_of(const coded *j, uint32_t index, int64_t *panel, int64_t *panel_end) {
   const uint32_t strip = index % j->strips, chunk = index / j->strips % j->chunks;
-  const int64_t size = area(j->call.plane.out), cols = j->call.kernels->linear[CPU_FORM_I8].cols;
+  const int64_t size = cpu_area(j->call.plane.out), cols = j->call.kernels->linear[CPU_FORM_I8].cols;
   *panel = cpu_share(j->call.w->tiles, strip, j->strips);
   *panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips);
   const int64_t left = j->call.outputs - *panel * cols, all = (*panel_end - *panel) * cols;
@@ -191,7 +189,7 @@ static piece piece_of(const coded *j, uint32_t index, int64_t *panel, int64_t *p
 /* The product [pixels][n] to where it belongs among planes. */
 static void put(const coded *j, const piece *at, const float *product, bool residual) {
   const cpu_conv_call *c = &j->call;
-  const int64_t size = area(c->plane.out), first = (at->image * c->outputs + at->channel) * size + at->first;
+  const int64_t size = cpu_area(c->plane.out), first = (at->image * c->outputs + at->channel) * size + at->first;
   c->kernels->to_planes(&(cpu_planes){.x = product,
                                       .residual = residual ? c->residual + first : NULL,
                                       .y = c->y + first,
@@ -210,8 +208,8 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   int64_t panel, panel_end;
   const piece at = piece_of(j, index, &panel, &panel_end);
   uint8_t *room = j->rooms + worker * j->room;
-  float *product = (float *)(void *)(room + (j->direct ? 0 : aligned(PIXELS * j->row)));
-  const int64_t last = (at.image * area(c->plane.out) + at.first) * c->outputs + at.channel, pixels = at.end - at.first;
+  float *product = (float *)(void *)(room + (j->direct ? 0 : cpu_aligned(PIXELS * j->row)));
+  const int64_t last = (at.image * cpu_area(c->plane.out) + at.first) * c->outputs + at.channel, pixels = at.end - at.first;
   const bool later = c->residual && !c->residual_last;
   cpu_gemm g = {.n = at.n,
                 .k = j->k,
@@ -236,27 +234,25 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
 
 /* ---- launches ---- */
 
-static uint32_t at_least(int64_t n, int64_t one) { return n > one ? (uint32_t)n : (uint32_t)one; }
-
 /* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes. */
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t size = area(p->out), count = j->call.count;
+  const int64_t size = cpu_area(p->out), count = j->call.count;
   j->to = kernels->linear[CPU_FORM_I8].x;
-  j->k = j->call.channels * area(p->kernel);
+  j->k = j->call.channels * cpu_area(p->kernel);
   j->row = cpu_x_row(j->to, j->k);
-  j->direct = area(p->kernel) == 1 && area(p->stride) == 1 && p->in[0] == p->out[0] && p->in[1] == p->out[1] &&
+  j->direct = cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && p->in[0] == p->out[0] && p->in[1] == p->out[1] &&
               !p->begin[0] && !p->begin[1];
   for (int i = 0; i < 2; i++)
     *(i ? &j->wide : &j->high) = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
   j->by_pixel = j->call.x_last && (j->direct || j->call.channels % cpu_x_block(j->to) == 0);
   j->pitch = j->by_pixel || j->direct ? cpu_x_row(j->to, j->call.channels) : j->call.channels;
-  j->parts = j->bands = 4 * workers;
+  j->parts = 4 * workers;
   j->chunks = (uint32_t)((size + PIXELS - 1) / PIXELS);
-  j->room = aligned(PIXELS * j->call.outputs * (int64_t)sizeof(float)) + (j->direct ? 0 : aligned(PIXELS * j->row));
+  j->room = cpu_aligned(PIXELS * j->call.outputs * (int64_t)sizeof(float)) + (j->direct ? 0 : cpu_aligned(PIXELS * j->row));
   char *at = workspace;
   int64_t bytes = 0;
-#define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += aligned((int64_t)(size)))
+#define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
   PLACE(extent, (uint64_t)count * j->parts * 2 * sizeof(float));
   PLACE(scale, (uint64_t)count * sizeof(float));
   PLACE(zero, (uint64_t)count * sizeof(float));
@@ -270,16 +266,16 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   coded j = {.call = *call};
   const uint32_t workers = cpu_workers(l);
-  if (!call->count || !call->outputs || !area(call->plane.out)) return;
+  if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return;
   lay_out(&j, call->kernels, workers, l->workspace);
   const uint32_t images = (uint32_t)call->count;
   if (!j.by_pixel) {
     cpu_parallel(l, images * j.parts, extent_task, &j);
     choose_scales(&j);
   }
-  cpu_parallel(l, images * j.bands, code_task, &j);
-  j.strips = at_least(4 * (int64_t)workers / (images * j.chunks), 1);
-  if (workers < 2) j.strips = 1;
+  cpu_parallel(l, images * j.parts, code_task, &j);
+  j.strips = workers > 1 ? 4 * workers / (images * j.chunks) : 1;
+  if (j.strips < 1) j.strips = 1;
   if (j.strips > call->w->tiles) j.strips = (uint32_t)call->w->tiles;
   cpu_parallel(l, images * j.chunks * j.strips, product_task, &j);
 }

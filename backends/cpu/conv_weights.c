@@ -232,20 +232,26 @@ static bool same(const cpu_conv *a, const cpu_conv *b) {
   return a->w == b->w && a->form == b->form && a->groups == b->groups;
 }
 
-/* What node n keeps of its weight in `format`: form and size; false when n is no convolution. */
-static bool settle(const accel_plugin_program *p, const accel_plugin_node *n, const cpu_kernels *kernels,
-                   const accel_plugin_format *format, cpu_conv *out) {
-  if (!describe(p, n, out)) return false;
-  const accel_plugin_weight *w = &p->weight[out->w];
+/* What a described node keeps of its weight in `format`: form and size. */
+static void settle(const accel_plugin_program *p, const accel_plugin_node *n, const cpu_kernels *kernels,
+                   const accel_plugin_format *format, cpu_conv *c) {
+  const accel_plugin_weight *w = &p->weight[c->w];
   const int64_t window = cpu_conv_window(n, w->dim, w->rank);
-  if (coded(n, out, format, kernels)) {
-    out->form = CPU_CONV_I8;
+  if (coded(n, c, format, kernels)) {
+    c->form = CPU_CONV_I8;
   } else if (window) {
-    out->form = CPU_CONV_WINOGRAD;
-    out->n = window;
-    out->k = w->dim[1];
+    c->form = CPU_CONV_WINOGRAD;
+    c->n = window;
+    c->k = w->dim[1];
   }
-  cut(out, kernels);
+  cut(c, kernels);
+}
+
+/* What node `index` keeps of `weight`; false when it is no convolution over it. */
+static bool settle_of(const accel_plugin_program *p, uint32_t index, uint32_t weight, const cpu_kernels *kernels,
+                      const accel_plugin_format *format, cpu_conv *out) {
+  if (!describe(p, &p->node[index], out) || out->w != (int32_t)weight) return false;
+  settle(p, &p->node[index], kernels, format, out);
   return true;
 }
 
@@ -254,10 +260,10 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight, const ac
   uint64_t bytes = 0;
   cpu_conv c, earlier;
   for (uint32_t i = 0; i < p->n_node; i++) {
-    if (!settle(p, &p->node[i], kernels, format, &c) || c.w != (int32_t)weight) continue;
+    if (!settle_of(p, i, weight, kernels, format, &c)) continue;
     bool again = false; /* nodes of one packing share it */
     for (uint32_t j = 0; j < i && !again; j++)
-      again = settle(p, &p->node[j], kernels, format, &earlier) && same(&earlier, &c);
+      again = settle_of(p, j, weight, kernels, format, &earlier) && same(&earlier, &c);
     if (!again) bytes += (uint64_t)floats_of(&c) * sizeof(float);
   }
   return bytes;

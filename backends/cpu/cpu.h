@@ -15,6 +15,8 @@
 #include "moe.h"
 #include "pack.h"
 
+static inline int64_t cpu_aligned(int64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
+
 /* ---- weights ---- */
 
 /* Weight matrices of one or more linear nodes, packed. */

@@ -7,7 +7,6 @@
 
 static const double NS_TAP = 0.15, NS_NORM = 1.5;
 
-static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
 static int64_t aligned(int64_t floats) { return (floats + 15) / 16 * 16; }
 
 /* ---- pool ---- */
@@ -24,7 +23,7 @@ typedef struct pool_job {
 
 /* Windows of torch's adaptive pooling: floor(o n / out) .. ceil((o + 1) n / out). */
 static void pool_adaptive(const cpu_plane *p, const float *x, bool max, float *y) {
-  for (int64_t o = 0; o < area(p->out); o++) {
+  for (int64_t o = 0; o < cpu_area(p->out); o++) {
     const int64_t oy = o / p->out[1], ox = o % p->out[1];
     const int64_t y0 = oy * p->in[0] / p->out[0], y1 = ((oy + 1) * p->in[0] + p->out[0] - 1) / p->out[0];
     const int64_t x0 = ox * p->in[1] / p->out[1], x1 = ((ox + 1) * p->in[1] + p->out[1] - 1) / p->out[1];
@@ -42,7 +41,7 @@ static void pool_adaptive(const cpu_plane *p, const float *x, bool max, float *y
 
 static void pool_task(void *arg, uint32_t task, uint32_t worker) {
   const pool_job *j = arg;
-  const int64_t in = area(j->g.plane.in), out = area(j->g.plane.out);
+  const int64_t in = cpu_area(j->g.plane.in), out = cpu_area(j->g.plane.out);
   for (int64_t i = cpu_share(j->planes, task, j->tasks); i < cpu_share(j->planes, task + 1, j->tasks); i++) {
     cpu_pool g = j->g;
     g.x = j->x + i * in;
@@ -90,7 +89,7 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.g.max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) == ACCEL_PLUGIN_POOL_MAX;
   j.planes = x->dim[0] * x->dim[1];
   bool covers = !p->begin[0] && !p->begin[1] && !p->end[0] && !p->end[1] && !memcmp(p->kernel, p->in, sizeof p->in);
-  j.whole = area(p->out) == 1 && (j.adaptive || covers);
+  j.whole = cpu_area(p->out) == 1 && (j.adaptive || covers);
   if (!j.adaptive) {
     bool pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
     float *rows = l->workspace, *cols = rows + aligned(p->out[0]);
@@ -101,7 +100,8 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
     j.workspace = cols + aligned(p->out[1]);
     j.room = aligned(cpu_depthwise_layout(p).all);
   }
-  double cost = NS_TAP * (double)(j.whole || j.adaptive ? area(p->in) : area(p->in) + area(p->out) * area(p->kernel));
+  double cost =
+      NS_TAP * (double)(j.whole || j.adaptive ? cpu_area(p->in) : cpu_area(p->in) + cpu_area(p->out) * cpu_area(p->kernel));
   j.tasks = cpu_tasks(l, j.planes, cost + 10);
   cpu_parallel(l, j.tasks, pool_task, &j);
   return ACCEL_PLUGIN_OK;
@@ -122,8 +122,8 @@ static void resize_task(void *arg, uint32_t task, uint32_t worker) {
   const resize_job *j = arg;
   for (int64_t i = cpu_share(j->planes, task, j->tasks); i < cpu_share(j->planes, task + 1, j->tasks); i++) {
     cpu_resize g = j->g;
-    g.x = j->x + i * area(g.in);
-    g.y = j->y + i * area(g.out);
+    g.x = j->x + i * cpu_area(g.in);
+    g.y = j->y + i * cpu_area(g.out);
     j->kernels->resize(&g, j->workspace + worker * j->room);
   }
 }
@@ -167,7 +167,7 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
   if (!rc) {
     j.planes = x->dim[0] * x->dim[1];
     j.room = aligned(cpu_resize_floats(j.g.in, j.g.out));
-    j.tasks = cpu_tasks(l, j.planes, NS_TAP * (double)((area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));
+    j.tasks = cpu_tasks(l, j.planes, NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));
     cpu_parallel(l, j.tasks, resize_task, &j);
   }
   kit_taps_free(taps);

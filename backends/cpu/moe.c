@@ -28,8 +28,6 @@ typedef struct job {
   uint32_t tasks;
 } job;
 
-static int64_t aligned(int64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
-
 /* ---- a product of each expert's rows ---- */
 
 /* Rows in the order of places, as the kernel reads them. */
@@ -196,7 +194,7 @@ static uint64_t lay(const kit_launch *l, char *base, job *j) {
   int64_t at = 0;
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
-  at += aligned((count) * (int64_t)sizeof(type))
+  at += cpu_aligned((count) * (int64_t)sizeof(type))
   PART(start, int32_t, experts + 1);
   PART(chosen, int32_t, experts);
   PART(order, int32_t, pairs);

@@ -107,12 +107,10 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
 
 /* ---- memory ---- */
 
-static uint64_t aligned(uint64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
-
 /* Bytes of one linear in the arena; places its parts when base is given. */
 static uint64_t place(cpu_linear *l, char *base) {
   uint64_t panels = (uint64_t)l->panels * l->panel_bytes;
-  uint64_t bias = l->bias >= 0 ? aligned((uint64_t)l->n * sizeof(float)) : 0;
+  uint64_t bias = l->bias >= 0 ? (uint64_t)cpu_aligned(l->n * (int64_t)sizeof(float)) : 0;
   if (base) {
     l->packed = base;
     if (bias) {

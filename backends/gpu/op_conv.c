@@ -5,9 +5,6 @@
 enum { TILE = 64, FEW = 8 }; /* groups of fewer outputs than FEW would leave tiles empty */
 enum { BIAS = 1, RESIDUAL = 2 };
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* w as the matrix [its first dim, the rest], bound whole. */
 static int32_t bind_weight(gpu_run *run, const kit_launch *l, gpu_matrix *m, gpu_binding *part, accel_plugin_error *error) {
   const kit_tensor *w = &l->in[1];
@@ -47,7 +44,8 @@ static void put_plane(gpu_call *c, const kit_plane *p) {
 static int32_t start(gpu_call *c, bool tiles, int64_t points, int64_t outputs, int64_t groups, accel_plugin_error *error) {
   if (!tiles) return gpu_dispatch_items(c, points * outputs, error);
   const uint32_t *most = c->run->self->limits.groups;
-  return gpu_dispatch_grid(c, least(ceil_div(points, TILE), most[0]), ceil_div(outputs / groups, TILE), groups, error);
+  return gpu_dispatch_grid(c, gpu_least(gpu_ceil_div(points, TILE), most[0]), gpu_ceil_div(outputs / groups, TILE), groups,
+                           error);
 }
 
 /* ---- planes ---- */

@@ -11,14 +11,11 @@ enum {
   OFFSETS = 16
 }; /* flags of the kernels */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 /* Large tiles read less, and pay when there are enough of them for every unit to have two, and most of their rows are there.
  */
 bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns) {
   const gpu_limits *limits = &self->limits;
-  const int64_t down = ceil_div(m, rows), across = ceil_div(n, columns);
+  const int64_t down = gpu_ceil_div(m, rows), across = gpu_ceil_div(n, columns);
   return !limits->cpu && 4 * rows * down <= 5 * m && 4 * columns * across <= 5 * n &&
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
 }
@@ -48,22 +45,23 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_int(&c, p->x->row_stride);
   gpu_int(&c, p->y_stride);
   gpu_int(&c, p->trans ? 0 : first);
-  gpu_int(&c, ceil_div(ceil_div(p->k, SEGMENTS), 32) * 32);
+  gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 32);
   gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (p->trans ? TRANS : 0));
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
   gpu_matrix_params(&c, &p->w, first);
-  if (few) return gpu_dispatch_grid(&c, least(ceil_div(n, 8), most[0]), ceil_div(p->m, 4), 1, error);
-  if (blocks) return gpu_dispatch_grid(&c, ceil_div(n, 128), least(ceil_div(p->m, 16), most[1]), 1, error);
-  return gpu_dispatch_grid(&c, ceil_div(n, TILE), least(ceil_div(p->m, tall ? 2 * TILE : TILE), most[1]), 1, error);
+  if (few) return gpu_dispatch_grid(&c, gpu_least(gpu_ceil_div(n, 8), most[0]), gpu_ceil_div(p->m, 4), 1, error);
+  if (blocks) return gpu_dispatch_grid(&c, gpu_ceil_div(n, 128), gpu_least(gpu_ceil_div(p->m, 16), most[1]), 1, error);
+  return gpu_dispatch_grid(&c, gpu_ceil_div(n, TILE), gpu_least(gpu_ceil_div(p->m, tall ? 2 * TILE : TILE), most[1]), 1,
+                           error);
 }
 
 /* On a CPU device: blocks of rows so that every unit has several pieces of work. */
 static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
   const gpu_weight *w = &p->w.w;
   const gpu_limits *limits = &run->self->limits;
-  const int64_t panels = ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
-  int64_t block = ceil_div(ceil_div(p->m * panels, pieces), FEW) * FEW;
+  const int64_t panels = gpu_ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
+  int64_t block = gpu_ceil_div(gpu_ceil_div(p->m * panels, pieces), FEW) * FEW;
   block = block < 2 * FEW ? 2 * FEW : block > 256 ? 256 : block;
   const uint32_t family = p->m == 1 ? GPU_K_panel_one_f32 : limits->vector >= 16 ? GPU_K_panel8_f32 : GPU_K_panel4_f32;
   gpu_call c = gpu_call_new(run, l, family + w->store);
@@ -85,7 +83,7 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_prod
   gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (w->offsets ? OFFSETS : 0));
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
-  return gpu_dispatch_grid(&c, p->m == 1 ? ceil_div(panels, 4) : panels, ceil_div(p->m, block), 1,
+  return gpu_dispatch_grid(&c, p->m == 1 ? gpu_ceil_div(panels, 4) : panels, gpu_ceil_div(p->m, block), 1,
                            error); /* panel_one: four */
 }
 
@@ -148,7 +146,7 @@ static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
   if (most >= p->m || most < 1) return multiply_rows(run, l, p, error); /* one row too large is refused there */
   for (int64_t first = 0; !rc && first < p->m; first += most) {
     gpu_product part = *p;
-    part.m = least(most, p->m - first);
+    part.m = gpu_least(most, p->m - first);
     const kit_tensor x = rows_of(p->x, first, part.m), residual = rows_of(p->residual, first, part.m);
     part.x = &x;
     part.residual = &residual;

@@ -7,8 +7,6 @@
 
 enum { FEW_CODES = 8, FEW_HALVES = 16, SEGMENTS = 8, LONGEST = 1 << 17 }; /* sums of more codes could pass 31 bits */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static uint64_t aligned(uint64_t bytes) { return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 
 uint32_t gpu_words_variant(uint32_t all, const gpu_weight *w, bool trans) {
@@ -93,10 +91,11 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_int(&c, (kit_has(p->bias) ? GPU_LINEAR_BIAS : 0) | (kit_has(p->residual) ? GPU_LINEAR_RESIDUAL : 0));
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
-  if (by_segments(how->kernel)) gpu_int(&c, ceil_div(ceil_div(p->k, SEGMENTS), 32) * 16); /* words of two */
-  const int64_t columns = ceil_div(count, how->columns);
-  return gpu_dispatch_grid(&c, how->loops ? least(columns, most[0]) : columns,
-                           how->loops ? ceil_div(p->m, how->rows) : least(ceil_div(p->m, how->rows), most[1]), 1, error);
+  if (by_segments(how->kernel)) gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16); /* words of two */
+  const int64_t columns = gpu_ceil_div(count, how->columns);
+  return gpu_dispatch_grid(&c, how->loops ? gpu_least(columns, most[0]) : columns,
+                           how->loops ? gpu_ceil_div(p->m, how->rows) : gpu_least(gpu_ceil_div(p->m, how->rows), most[1]), 1,
+                           error);
 }
 
 int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {

@@ -21,6 +21,9 @@
 
 #include "gpu/gpu.h"
 
+static inline int64_t gpu_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t gpu_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /* ---- memory.c: pooled sub-allocation ---- */
 
 typedef struct gpu_chunk gpu_chunk;

@@ -40,19 +40,8 @@ accel_status accel__fft_room_new(const accel__fft *fft, accel__fft_room *out) {
 
 void accel__fft_room_free(accel__fft_room *room) { free(room->block); }
 
-#define FFT_NAME(name) name##_any
-#define TARGET
-#include "audio/fft_body.h"
-#undef FFT_NAME
-#undef TARGET
-
-#if defined(__x86_64__)
-#define FFT_NAME(name) name##_avx2
-#define TARGET         __attribute__((target("avx2,fma")))
-#include "audio/fft_body.h"
-#undef FFT_NAME
-#undef TARGET
-#endif
+#define BODY "audio/fft_body.h"
+#include "audio/twice.h"
 
 void accel__fft_power(const accel__fft *fft, accel__fft_room *room, double (*power)[ACCEL__FFT_FRAMES]) {
 #if defined(__x86_64__)

@@ -98,18 +98,10 @@ typedef float floats __attribute__((vector_size(4 * sizeof(float))));
 typedef uint64_t words __attribute__((vector_size(sizeof(vec))));
 _Static_assert(ACCEL__FFT_LANES == 4, "mel_body.h turns four by four");
 
-#define FFT_NAME(name) name##_any
-#define TARGET
-#include "audio/mel_body.h"
-#undef FFT_NAME
-#undef TARGET
+#define BODY "audio/mel_body.h"
+#include "audio/twice.h"
 
 #if defined(__x86_64__)
-#define FFT_NAME(name) name##_avx2
-#define TARGET         __attribute__((target("avx2,fma")))
-#include "audio/mel_body.h"
-#undef FFT_NAME
-#undef TARGET
 #define CALL(name, ...) (r->avx2 ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
 #else
 #define CALL(name, ...) name##_any(__VA_ARGS__)

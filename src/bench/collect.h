@@ -1,8 +1,10 @@
-/* collect.h - the collector of a profile, between run.c and profile.c. */
+/* collect.h - the clock, and the collector of a profile, between run.c, speech.c and profile.c. */
 #ifndef ACCEL_BENCH_COLLECT_H
 #define ACCEL_BENCH_COLLECT_H
 
 #include "bench/bench.h"
+
+double bench_now_ms(void); /* monotonic */
 
 typedef struct bench_collector {
   bench_profile *profile;

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-static double now_ms(void) {
+double bench_now_ms(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
@@ -64,7 +64,7 @@ static accel_status generate(const work *w, double *prefill_ms, double *decode_m
 
 static accel_status timed_run(const work *w, double *ms, double *prefill_ms, double *decode_ms) {
   accel_tensors *found;
-  double begin = now_ms();
+  double begin = bench_now_ms();
   accel_status status = ACCEL_OK;
   if (w->transcribes)
     return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms, decode_ms);
@@ -75,7 +75,7 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
                              &w->output, 1, &found);
     if (status == ACCEL_OK) accel_tensors_free(&found);
   }
-  *ms = now_ms() - begin;
+  *ms = bench_now_ms() - begin;
   return status;
 }
 
@@ -161,10 +161,10 @@ static accel_status make_speech(accel *ctx, const bench_params *params, bench_re
 static accel_status one_round(accel *ctx, const bench_params *params, bench_placed placed, void *user, bench_result *out,
                               bench_round *round) {
   work w = {.output = out->output};
-  double begin = now_ms();
+  double begin = bench_now_ms();
   accel_status status = accel_init(ctx, params->model, params->how, &w.endpoint);
   if (status != ACCEL_OK) return status;
-  round->load_ms = now_ms() - begin;
+  round->load_ms = bench_now_ms() - begin;
   if (placed) placed(user, accel_placement(w.endpoint));
   note_placement(ctx, w.endpoint, out);
   if (params->transcribes)

@@ -3,13 +3,6 @@
 #include "bench/wav.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-static double now_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* A WAV file of 16-bit noise. */
 static accel_status make_sound(uint32_t samples, uint64_t seed, bench_speech *s) {
@@ -53,7 +46,7 @@ static int hear(void *user, const accel_token_event *event) {
   listener *l = user;
   (void)event;
   if (!l->left) return 0;
-  l->last = now_ms();
+  l->last = bench_now_ms();
   if (l->first == 0) l->first = l->last;
   if (l->collector && l->collector->tokens_before) l->collector->tokens_before--;
   if (--l->left == 0 && l->collector) l->collector->tokens_before = UINT32_MAX;
@@ -71,22 +64,22 @@ accel_status bench_speech_run(accel_endpoint *endpoint, const bench_speech *s, u
   listener heard = {.left = new_tokens, .collector = collector};
   accel_generate_params limits = accel_generate_params_default();
   accel_transcribe_params how = accel_transcribe_params_default();
-  double begin = now_ms();
+  double begin = bench_now_ms();
   if (collector) collector->tokens_before = UINT32_MAX; /* the encoder alone is no step of decoding */
   accel_status status = accel_run_named(endpoint, &(accel_tensors){.n = 2, .item = inputs}, &output, 1, &states);
   if (status != ACCEL_OK) return status;
   accel_tensors_free(&states);
-  *encoder_ms = now_ms() - begin;
+  *encoder_ms = bench_now_ms() - begin;
   if (collector) collector->tokens_before = new_tokens > 1;
   limits.max_new_tokens = (int32_t)new_tokens;
   limits.ignore_eos = 1;
   limits.told = hear;
   limits.told_user = &heard;
   how.generate = &limits;
-  begin = now_ms();
+  begin = bench_now_ms();
   status = accel_transcribe(endpoint, &s->sound, 1, &how, &found);
   if (status != ACCEL_OK) return status;
-  *all_ms = now_ms() - begin;
+  *all_ms = bench_now_ms() - begin;
   *decode_ms = heard.last - heard.first;
   accel_transcripts_free(&found);
   return ACCEL_OK;

@@ -292,10 +292,7 @@ static accel__tensor look(accel__build *b, llava *m) {
 static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
   llava *m = user;
   if (m->features < 0) {
-    const accel__dim items = b->B;
-    const int32_t space = b->space;
-    const bool in_head = b->in_head;
-    b->in_head = true; /* the tower's names stand outside the language model's prefix */
+    const accel__aside kept = accel__step_aside(b);
     m->features = look(b, m);
     if (m->next) {
       accel__tensor line = accel__table(b, 1, &m->text->hidden, "image_newline");
@@ -305,9 +302,7 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
       accel__tensor rows = accel__add_derived(b, "image_rows", 1, &n, &m->rule);
       m->features = accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
     }
-    b->in_head = in_head;
-    b->B = items;
-    b->space = space;
+    accel__back_from(b, &kept);
     accel__add_output(b, "image_hidden_states", m->features, false, false);
   }
   return accel__put_rows(b, x, m->features, m->image_token);

@@ -451,14 +451,9 @@ static accel__tensor look(accel__build *b, qwen2_vl *m) {
 static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
   qwen2_vl *m = user;
   if (m->features < 0) {
-    const accel__tensor places = b->position_ids;
-    const int32_t space = b->space;
-    const bool in_head = b->in_head;
-    b->in_head = true; /* the tower's names stand outside the language model's prefix */
+    const accel__aside kept = accel__step_aside(b);
     m->features = look(b, m);
-    b->in_head = in_head;
-    b->position_ids = places;
-    b->space = space;
+    accel__back_from(b, &kept);
   }
   return accel__put_rows(b, x, m->features, m->image_token);
 }

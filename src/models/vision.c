@@ -283,6 +283,19 @@ static accel__tensor is_token(accel__build *b, int64_t token) {
   return accel__affine(b, accel__clamp(b, accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, away), 0.0, 1.0), -1.0, 1.0);
 }
 
+accel__aside accel__step_aside(accel__build *b) {
+  const accel__aside kept = {.items = b->B, .space = b->space, .position_ids = b->position_ids, .in_head = b->in_head};
+  b->in_head = true;
+  return kept;
+}
+
+void accel__back_from(accel__build *b, const accel__aside *kept) {
+  b->B = kept->items;
+  b->space = kept->space;
+  b->position_ids = kept->position_ids;
+  b->in_head = kept->in_head;
+}
+
 accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token) {
   accel__program *p = b->p;
   accel__dim one = accel__const_dim(p, 1);

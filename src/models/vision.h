@@ -77,6 +77,16 @@ accel__tensor accel__cumsum(accel__build *b,
 accel__tensor accel__count(accel__build *b, accel__dim n); /* 0, 1 .. n-1 as F32 [n] */
 /* Row at[i] (int32 [items], within the sequence) of each sequence of b->space: x [T,C] -> [items,C]. */
 accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at);
+/* While another tower is built beside the language model: its names stand outside the language model's prefix, and the rows
+ * that the layers work on are its own.  Keeps what accel__back_from puts right again. */
+typedef struct accel__aside {
+  accel__dim items;
+  int32_t space;
+  accel__tensor position_ids;
+  bool in_head;
+} accel__aside;
+accel__aside accel__step_aside(accel__build *b);
+void accel__back_from(accel__build *b, const accel__aside *kept);
 /* x [T,C] with its rows where input_ids is `token` replaced by those of `rows` [n,C], in order (torch's masked_scatter).
  * More such tokens than rows are an error when it runs. */
 accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);

@@ -7,17 +7,16 @@
  * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes from memory; key heads
  * over ranges of 1024 keys are shared out to the threads, as attention.c cuts them.  Beside each figure: the read bandwidth
  * of the same threads over the same pages, measured in the same round.  Medians over the rounds. */
-#include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+#include "crew.h"
 #include "read_all.h"
 
-enum { MAX_ROUNDS = 32, MAX_THREADS = 64, RANGE = 2 * CPU_ATTENTION_KEYS };
+enum { MAX_ROUNDS = 32, RANGE = 2 * CPU_ATTENTION_KEYS };
 
 typedef struct setting {
   int32_t kv;
@@ -36,10 +35,6 @@ typedef struct work {
   const cache *c;
   const float *q;
   float *parts; /* [ranges][heads * group][2 + dim] */
-  int thread;
-  bool reading;
-  pthread_barrier_t *barrier;
-  double seconds;
 } work;
 
 static int64_t ranges_of(const setting *s) { return (s->keys + RANGE - 1) / RANGE; }
@@ -69,44 +64,19 @@ static void run_unit(const work *k, int64_t layer, int64_t head, int64_t range) 
   k->kernels->decode(&a, 0, s->group);
 }
 
-static void *run(void *arg) {
-  work *k = arg;
-  const setting *s = k->s;
-  const int64_t units = s->heads * ranges_of(s), first = units * k->thread / s->threads,
-                last = units * (k->thread + 1) / s->threads, pages = k->c->layers * k->c->pages;
-  cpu_set_t only; /* a core each: runs are too short for the scheduler to find them */
-  CPU_ZERO(&only);
-  CPU_SET((unsigned)k->thread, &only);
-  (void)pthread_setaffinity_np(pthread_self(), sizeof only, &only);
-  pthread_barrier_wait(k->barrier);
-  const double start = now();
-  for (int64_t p = pages * k->thread / s->threads; k->reading && p < pages * (k->thread + 1) / s->threads; p++)
-    read_all(k->kernels->isa, k->c->page[p], k->c->page_bytes);
-  for (int64_t layer = 0; !k->reading && layer < k->c->layers; layer++)
-    for (int64_t u = first; u < last; u++) run_unit(k, layer, u % s->heads, u / s->heads);
-  pthread_barrier_wait(k->barrier);
-  k->seconds = now() - start;
-  return NULL;
+static void attend(const void *arg, int thread, int threads) {
+  const work *k = arg;
+  const int64_t heads = k->s->heads, units = heads * ranges_of(k->s), first = units * thread / threads,
+                last = units * (thread + 1) / threads;
+  for (int64_t layer = 0; layer < k->c->layers; layer++)
+    for (int64_t u = first; u < last; u++) run_unit(k, layer, u % heads, u / heads);
 }
 
-static double threads_run(const work *model, bool reading) {
-  pthread_t id[MAX_THREADS];
-  work k[MAX_THREADS];
-  pthread_barrier_t barrier;
-  double most = 0;
-  const int threads = model->s->threads;
-  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
-  for (int i = 0; i < threads; i++) {
-    k[i] = *model;
-    k[i].thread = i;
-    k[i].reading = reading;
-    k[i].barrier = &barrier;
-    if (pthread_create(&id[i], NULL, run, &k[i])) exit(fprintf(stderr, "no thread\n"));
-  }
-  for (int i = 0; i < threads; i++) pthread_join(id[i], NULL);
-  for (int i = 0; i < threads; i++) most = k[i].seconds > most ? k[i].seconds : most;
-  pthread_barrier_destroy(&barrier);
-  return most;
+static void read_pages(const void *arg, int thread, int threads) {
+  const work *k = arg;
+  const int64_t pages = k->c->layers * k->c->pages;
+  for (int64_t p = pages * thread / threads; p < pages * (thread + 1) / threads; p++)
+    read_all(k->kernels->isa, k->c->page[p], k->c->page_bytes);
 }
 
 /* Rows like a layer's, stored by the kernel that stores them. */
@@ -140,8 +110,8 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
                all = (double)(c.layers * c.pages) * (double)c.page_bytes;
   double rate[MAX_ROUNDS], reading[MAX_ROUNDS], share[MAX_ROUNDS];
   for (int r = 0; r < s->rounds; r++) {
-    reading[r] = all / threads_run(&model, true) * 1e-9;
-    rate[r] = bytes / threads_run(&model, false) * 1e-9;
+    reading[r] = all / crew_run(read_pages, &model, s->threads) * 1e-9;
+    rate[r] = bytes / crew_run(attend, &model, s->threads) * 1e-9;
     share[r] = rate[r] / reading[r];
   }
   printf("%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, reading %6.2f, %5.1f %%\n",
@@ -179,7 +149,7 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "--rounds")) s.rounds = atoi(argv[i + 1]);
   }
   if (argc % 2 == 0 || s.kv < 0 || s.heads < 1 || s.group < 1 || s.dim < 1 || s.dim % 4 || s.keys < 1 || s.mib < 1 ||
-      s.threads < 1 || s.threads > MAX_THREADS || s.rounds < 1 || s.rounds > MAX_ROUNDS) {
+      s.threads < 1 || s.threads > CREW_MOST || s.rounds < 1 || s.rounds > MAX_ROUNDS) {
     fprintf(stderr, "cpu_decode_bench: see the first lines of its source\n");
     return 2;
   }

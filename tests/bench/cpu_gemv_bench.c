@@ -8,18 +8,17 @@
  * rate of the same kernel on one panel that stays in the first-level cache, which is the limit of its instructions on a
  * core.  The lower of the two is the bound.  Threads take equal ranges of panels, as linear.c cuts them.  Medians over the
  * rounds. */
-#include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"
+#include "crew.h"
 #include "integer_weights.h"
 #include "read_all.h"
 
-enum { MAX_ROUNDS = 32, MAX_THREADS = 64, MAX_ROWS = 16 };
+enum { MAX_ROUNDS = 32, MAX_ROWS = 16 };
 
 /* ---- the work of one thread ---- */
 
@@ -28,55 +27,24 @@ typedef struct work {
   const integer_weights *w;
   cpu_gemm g; /* with x and y */
   int64_t rows;
-  int thread, threads;
-  bool reading;
-  pthread_barrier_t *barrier;
-  double seconds;
 } work;
 
-static void *run(void *arg) {
-  work *k = arg;
+static void multiply(const void *arg, int thread, int threads) {
+  const work *k = arg;
   const integer_weights *w = k->w;
-  const int64_t first = w->panels * k->thread / k->threads, last = w->panels * (k->thread + 1) / k->threads;
-  const int64_t all = w->copies * w->panels * w->panel_bytes;
-  cpu_set_t only; /* a core each: runs are too short for the scheduler to find them */
-  CPU_ZERO(&only);
-  CPU_SET((unsigned)k->thread, &only);
-  (void)pthread_setaffinity_np(pthread_self(), sizeof only, &only);
-  pthread_barrier_wait(k->barrier);
-  double start = now();
-  if (k->reading) {
-    const int64_t begin = all * k->thread / k->threads / 64 * 64, end = all * (k->thread + 1) / k->threads / 64 * 64;
-    read_all(k->kernels->isa, w->packed + begin, end - begin);
-  }
-  for (int64_t c = 0; !k->reading && c < w->copies; c++) {
+  const int64_t first = w->panels * thread / threads, last = w->panels * (thread + 1) / threads;
+  for (int64_t c = 0; c < w->copies; c++) {
     cpu_gemm g = k->g;
     g.w = integer_gemm(w, c).w;
     k->kernels->linear[w->shape.form].run(&g, 0, k->rows, first, last);
   }
-  pthread_barrier_wait(k->barrier);
-  k->seconds = now() - start;
-  return NULL;
 }
 
-static double threads_run(work *model, int threads, bool reading) {
-  pthread_t id[MAX_THREADS];
-  work k[MAX_THREADS];
-  pthread_barrier_t barrier;
-  double most = 0;
-  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
-  for (int i = 0; i < threads; i++) {
-    k[i] = *model;
-    k[i].thread = i;
-    k[i].threads = threads;
-    k[i].reading = reading;
-    k[i].barrier = &barrier;
-    if (pthread_create(&id[i], NULL, run, &k[i])) exit(fprintf(stderr, "no thread\n"));
-  }
-  for (int i = 0; i < threads; i++) pthread_join(id[i], NULL);
-  for (int i = 0; i < threads; i++) most = k[i].seconds > most ? k[i].seconds : most;
-  pthread_barrier_destroy(&barrier);
-  return most;
+static void read_weights(const void *arg, int thread, int threads) {
+  const work *k = arg;
+  const int64_t all = k->w->copies * k->w->panels * k->w->panel_bytes, begin = all * thread / threads / 64 * 64,
+                end = all * (thread + 1) / threads / 64 * 64;
+  read_all(k->kernels->isa, k->w->packed + begin, end - begin);
 }
 
 /* Bytes a second of the kernel over panels that fit the first-level cache with what it asks for ahead of them: 16 KiB, on
@@ -116,8 +84,8 @@ static bool bench(const cpu_kernels *kernels, const integer_format *format, int 
   double rate[MAX_ROUNDS], reading[MAX_ROUNDS], cached[MAX_ROUNDS];
   const double bytes = (double)w.copies * (double)w.panels * (double)w.panel_bytes;
   for (int r = 0; r < rounds; r++) {
-    reading[r] = bytes / threads_run(&model, threads, true) * 1e-9;
-    rate[r] = bytes / threads_run(&model, threads, false) * 1e-9;
+    reading[r] = bytes / crew_run(read_weights, &model, threads) * 1e-9;
+    rate[r] = bytes / crew_run(multiply, &model, threads) * 1e-9;
     cached[r] = cached_rate(&model) * 1e-9;
   }
   double a = median(rate, (size_t)rounds), b = median(reading, (size_t)rounds), c = median(cached, (size_t)rounds) * threads,
@@ -163,7 +131,7 @@ int main(int argc, char **argv) {
                      "MIB] [--rounds N]\n"),
              2;
   }
-  if (rounds < 1 || rounds > MAX_ROUNDS || threads < 1 || threads > MAX_THREADS || rows < 1 || rows > MAX_ROWS || n < 1 ||
+  if (rounds < 1 || rounds > MAX_ROUNDS || threads < 1 || threads > CREW_MOST || rows < 1 || rows > MAX_ROWS || n < 1 ||
       k < 256 || mib < 1)
     return fprintf(stderr, "a value is out of range\n"), 2;
   cpu_isa list[CPU_ISA_COUNT];

@@ -73,7 +73,6 @@ static cpu_plane random_plane(int64_t most) {
   }
   return p;
 }
-static int64_t area(const int64_t d[2]) { return d[0] * d[1]; }
 
 /* A 1x1 kernel without anything around it. */
 static cpu_plane point_plane(int64_t most) {
@@ -104,8 +103,8 @@ static void test_conv(void) {
     cpu_plane p = random_plane(round % 8 == 0 ? 90 : 24);
     if (round % 6 == 5) p = point_plane(90);
     if (round % 10 == 8) p = long_plane();
-    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = area(p.kernel), rows = pick(1, 40);
-    cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = area(p.out)};
+    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = cpu_area(p.kernel), rows = pick(1, 40);
+    cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = cpu_area(p.out)};
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
     g.height = (rows + tiles - 1) / tiles;
     tiles = (rows + g.height - 1) / g.height;
@@ -115,7 +114,7 @@ static void test_conv(void) {
       for (int64_t k = 0; k < g.k; k++)
         for (int64_t i = 0; i < g.height; i++)
           packed[(t * g.k + k) * g.height + i] = t * g.height + i < rows ? w[(t * g.height + i) * g.k + k] : 0.0f;
-    g.x = filled(channels * area(p.in));
+    g.x = filled(channels * cpu_area(p.in));
     g.w = packed;
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
@@ -127,8 +126,8 @@ static void test_conv(void) {
       for (int64_t i = 0; i < g.ldy; i++) {
         double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * g.ldy + i] : 0.0);
         for (int64_t k = 0; k < g.k; k++)
-          sum += w[o * g.k + k] * under(&p, g.x + k / taps * area(p.in), i / p.out[1], i % p.out[1], k % taps / p.kernel[1],
-                                        k % p.kernel[1], 0.0);
+          sum += w[o * g.k + k] * under(&p, g.x + k / taps * cpu_area(p.in), i / p.out[1], i % p.out[1],
+                                        k % taps / p.kernel[1], k % p.kernel[1], 0.0);
         if (round % 2 && sum < 0) sum = 0;
         if (g.act == ACCEL_PLUGIN_ACT_RELU2) sum *= sum;
         check("conv", y[o * g.ldy + i], sum, 1e-5 * (double)(g.k + 1) * (1 + fabs(sum)));
@@ -154,7 +153,7 @@ static void test_winograd(void) {
       p.in[i] = pick(3, round % 8 == 0 ? 90 : 20);
       p.out[i] = p.in[i] + p.begin[i] + p.end[i] - 2;
     }
-    const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = area(p.in), out = area(p.out);
+    const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = cpu_area(p.in), out = cpu_area(p.out);
     const int64_t n = round % 3 == 1 ? 2 : 4, points = cpu_winograd_points(n), all = cpu_winograd_windows(&p, n);
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows, height = (rows + tiles - 1) / tiles;
     tiles = (rows + height - 1) / height;
@@ -201,26 +200,26 @@ static void test_winograd(void) {
 static void test_depthwise_and_pool(void) {
   for (int round = 0; round < 60; round++) {
     cpu_plane p = random_plane(round % 4 ? 20 : 70);
-    int64_t out = area(p.out);
-    float *x = filled(area(p.in)), *w = filled(area(p.kernel)), *y = guard(out),
+    int64_t out = cpu_area(p.out);
+    float *x = filled(cpu_area(p.in)), *w = filled(cpu_area(p.kernel)), *y = guard(out),
           *workspace = guard(cpu_depthwise_layout(&p).all);
     cpu_depthwise d = {.plane = p, .x = x, .w = w, .y = y, .bias = 0.25f, .residual = round % 2 ? filled(out) : NULL};
     kernels.depthwise(&d, workspace);
     for (int64_t i = 0; i < out; i++) {
       double sum = 0.25 + (d.residual ? d.residual[i] : 0.0);
-      for (int64_t t = 0; t < area(p.kernel); t++)
+      for (int64_t t = 0; t < cpu_area(p.kernel); t++)
         sum += w[t] * under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], 0.0);
       check("depthwise", y[i], sum, 1e-5);
     }
     p.dilation[0] = p.dilation[1] = 1; /* windows of pooling have none: the outputs stay inside */
     for (int max = 0; max < 2; max++) {
       float *rows = filled(p.out[0]), *cols = filled(p.out[1]);
-      if (max && round % 3 == 0) x[pick(0, area(p.in) - 1)] = NAN;
+      if (max && round % 3 == 0) x[pick(0, cpu_area(p.in) - 1)] = NAN;
       cpu_pool g = {.plane = p, .x = x, .row_count = rows, .col_count = cols, .y = y, .max = max};
       kernels.pool(&g, guard(cpu_depthwise_layout(&p).all));
       for (int64_t i = 0; i < out; i++) {
         double sum = 0, most = -INFINITY;
-        for (int64_t t = 0; t < area(p.kernel); t++) {
+        for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
           double v = under(&p, x, i / p.out[1], i % p.out[1], t / p.kernel[1], t % p.kernel[1], max ? -INFINITY : 0.0);
           sum += v;
           if (v > most || isnan(v)) most = v;
@@ -428,10 +427,10 @@ static void test_resize(void) {
       g.index[i] = index;
       g.weight[i] = weight;
     }
-    g.x = filled(area(g.in));
-    g.y = guard(area(g.out));
+    g.x = filled(cpu_area(g.in));
+    g.y = guard(cpu_area(g.out));
     kernels.resize(&g, guard(cpu_resize_floats(g.in, g.out)));
-    for (int64_t i = 0; i < area(g.out); i++) {
+    for (int64_t i = 0; i < cpu_area(g.out); i++) {
       double sum = 0;
       for (int64_t a = 0; a < g.width[0]; a++)
         for (int64_t b = 0; b < g.width[1]; b++) {

@@ -10,6 +10,7 @@
 typedef struct cpu_plane {
   int64_t in[2], out[2], kernel[2], stride[2], begin[2], end[2], dilation[2];
 } cpu_plane;
+static inline int64_t cpu_area(const int64_t d[2]) { return d[0] * d[1]; }
 
 /* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual), column[(c, ky, kx), (oy,
  * ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.  Every element is one chain of fused multiply-adds
