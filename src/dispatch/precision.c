@@ -79,10 +79,14 @@ static accel_plugin_format format_of(const precision_row *row, uint32_t use) {
   }
 }
 
-static bool kept(const char *name, const char *const *patterns, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++)
-    if (accel__glob(patterns[i], name)) return true;
-  return false;
+/* A pattern stands for a weight's name, or for name@precision. */
+static accel_status find_kept(const char *name, const char *precision, const char *const *patterns, uint32_t n,
+                              accel__arena *arena, bool *kept) {
+  const char *here = n ? accel__arena_printf(arena, "%s@%s", name, precision) : "";
+  if (!here) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *kept = false;
+  for (uint32_t i = 0; i < n; i++) *kept |= accel__glob(patterns[i], strchr(patterns[i], '@') ? here : name);
+  return ACCEL_OK;
 }
 
 /* What a linear's weight is beside its use. */
@@ -149,7 +153,8 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   mark_results(program, seen);
   find_roles(program, seen, role);
   for (uint32_t i = 0; i < program->n_weight; i++) {
-    const bool keep = kept(program->weight[i].name, keep_fp32, n_keep);
+    bool keep;
+    ACCEL_TRY(find_kept(program->weight[i].name, name, keep_fp32, n_keep, arena, &keep));
     format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);
   }
   *out = (accel_plugin_precision){.size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};

@@ -10,8 +10,9 @@
 #include "core/status.h"
 
 /* One precision for one program: the plugin interface's struct with its format table in the arena.  keep_fp32[n_keep] are
- * patterns ('*' and '?') of weights that stay fp32; so do vectors.  A weight that a linear reads transposed is F16 where
- * others are in codes: its rows are not output channels.  name is canonical ("fp32" ... "fp4"). */
+ * patterns ('*' and '?') of weights that stay fp32, PATTERN@PRECISION of those that do at that precision; so do vectors.  A
+ * weight that a linear reads transposed is F16 where others are in codes: its rows are not output channels.  name is
+ * canonical ("fp32" ... "fp4"). */
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,
                                   uint32_t n_keep, accel__arena *arena, accel_plugin_precision *out);
 /* Another KV cache than the precision's: "fp32", "fp16", "bf16", "int8"; NULL changes nothing. */

@@ -51,7 +51,7 @@ typedef struct accel__registry_model {
   bool derived;                            /* from a directory's config.json: not in the registry */
   uint32_t hardware;                       /* bit i: accel__hardware_names[i] is listed */
   uint32_t precision[ACCEL__HARDWARE_MAX]; /* [hardware] bit i: accel__precision_names[i] is listed */
-  const char *const *keep_fp32;            /* patterns ('*', '?') of weights that stay fp32 at every precision */
+  const char *const *keep_fp32;            /* of weights that stay fp32: accel__precision_for */
   uint32_t n_keep_fp32;
   const accel__json *config;  /* a config.json at the true shape, for models without local weights; NULL: none */
   const accel__json *options; /* {hardware: {...}}; never NULL */

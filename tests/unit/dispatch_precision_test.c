@@ -114,6 +114,18 @@ static void kept_weights_are_fp32(void **state) {
   }
 }
 
+static void kept_at_one_precision(void **state) {
+  (void)state;
+  static const char *const keep[] = {"layer.?.dense.*@fp16", "lm_head.weight"}, *const names[] = {"fp16", "bf16", "int8",
+                                                                                                  "fp8", "int4"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const accel_plugin_format *f = formats(names[i], keep, 2);
+    assert_int_equal(f[W_LINEAR].store == ACCEL_PLUGIN_F32, i == 0);
+    assert_int_equal(f[W_LM_HEAD].store, ACCEL_PLUGIN_F32);
+    assert_int_not_equal(f[W_HEAD].store, ACCEL_PLUGIN_F32);
+  }
+}
+
 static void unknown_names(void **state) {
   (void)state;
   accel_plugin_precision out;
@@ -129,6 +141,6 @@ static int done(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(table), cmocka_unit_test(kept_weights_are_fp32),
-                                     cmocka_unit_test(unknown_names)};
+                                     cmocka_unit_test(kept_at_one_precision), cmocka_unit_test(unknown_names)};
   return cmocka_run_group_tests(tests, NULL, done);
 }
