@@ -295,7 +295,7 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
-/* The node as a convolution of images; operands lie channels last as `s` has settled it, none without. */
+/* The node as a convolution of images; operands are codes where `s` has settled it, none without. */
 static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l) {
   cpu_conv_call c = {.kernels = kernels,
                      .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
@@ -309,9 +309,10 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
                      .y = kit_f32(&l->out[0])};
   c.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   c.alpha = kit_act_alpha(l->node, c.act);
-  c.x_last = s && cpu_conv_last(&s->convs, kit_operand(l->node, 0));
-  c.residual_last = s && cpu_conv_last(&s->convs, kit_operand(l->node, 3));
-  c.y_last = s && cpu_conv_last(&s->convs, l->node->out[0]);
+  c.x_codes = s ? cpu_codes_of(&s->convs, kit_operand(l->node, 0)) : CPU_CODES_NONE;
+  c.residual_codes = s ? cpu_codes_of(&s->convs, kit_operand(l->node, 3)) : CPU_CODES_NONE;
+  c.y_codes = s ? cpu_codes_of(&s->convs, l->node->out[0]) : CPU_CODES_NONE;
+  c.line = c.plane.out[1];
   flatten(&c.plane);
   return c;
 }

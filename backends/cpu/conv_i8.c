@@ -1,31 +1,44 @@
-/* conv_i8.c - convolutions over int8 weights: the image as codes, channels last, with the border that padding asks for; then
- * the linear kernel over rows of codes, one pixel of the result each.
+/* conv_i8.c - convolutions over int8 weights: the linear kernel over windows of an image as codes, channels last.
  *
- * Planes are coded with one scale and one zero for an image, from its smallest and largest element: windows reach anywhere.
- * Where the pixels lie channels last (cpu_convs.last), blocks of a pixel's channels have scales of their own, as the rows of
- * linear have, unless a block would span pixels.  What an infinity or NaN has a part in becomes NaN. */
+ * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all channels, is fp32 only
+ * while it is in the caches.  Each pixel has a scale and a zero, or each line of pixels where rows of a kernel reach over
+ * them: sums of a block of k are integers.  Planes are coded before, with one scale an image.  What an infinity or NaN has a
+ * part in becomes NaN, and all that shares its scale. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu.h"
 #include "ops.h"
 
-enum { PIXELS = 448 }; /* rows of one product, at most: with its columns they stay in the second-level cache */
+enum { PIECE_BYTES = 1 << 17, PIECE_LEAST = 56, PIECE_MOST = 448 }; /* fp32 of a piece, about; its pixels */
 
 typedef struct coded {
   cpu_conv_call call;
   cpu_x to;
-  bool direct;                       /* a row of codes is a pixel of the image: 1x1 */
-  bool by_pixel;                     /* each pixel has scales: codes of its channels, then these */
-  int64_t high, wide, pitch, row, k; /* bordered image; bytes from pixel to pixel, and of a row with its scales */
-  uint8_t *codes, *rooms;            /* [count][high][wide][pitch]; [workers][room] */
-  int64_t room;
+  bool planes;                    /* x */
+  bool gathered;                  /* rows of x are copied together: blocks are all of k */
+  bool bordered;                  /* windows reach over the edge: lines of x are copied, with a border */
+  bool thin;                      /* y has one line: pieces cut it */
+  int64_t unit, units;            /* pixels of y that stay together, and how many such there are in an image */
+  int64_t band, wide;             /* lines of x under a piece at most, pixels of one */
+  int64_t row;                    /* bytes of a gathered row */
+  uint32_t pieces, strips, parts; /* of an image: of its units; of the panels; of its elements and pixels while coding */
+  int64_t *x_at, *scale_at;       /* [taps] cpu_windows */
+  float *images;                  /* planes as codes: cpu_image */
   float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
   cpu_coding *coding;             /* [count] */
-  uint32_t parts, chunks, strips; /* of an image: of its elements, its rows, its pixels; of the panels */
+  char *rooms;                    /* [workers][room] */
+  int64_t room, band_at, rows_at; /* a room: the piece of y, lines of x, gathered rows */
 } coded;
 
-/* ---- how the image is coded ---- */
+static int most_of(const coded *j) { return j->to == CPU_X_U7B ? 127 : 255; }
+static uint8_t flip_of(const coded *j) { return j->to == CPU_X_S8B ? 0x80 : 0; }
+
+static cpu_image image_of(const coded *j, int64_t index) {
+  return cpu_image_at(j->planes ? j->images : j->call.x, index, cpu_area(j->call.plane.in), j->call.channels);
+}
+
+/* ---- planes as codes ---- */
 
 static void extent_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
@@ -36,10 +49,8 @@ static void extent_task(void *arg, uint32_t index, uint32_t worker) {
                           j->extent + 2 * index);
 }
 
-static bool signed_codes(const coded *j) { return j->to == CPU_X_S8B; }
-
 static void choose_scales(coded *j) {
-  const int most = j->to == CPU_X_U7B ? 127 : 255, flip = signed_codes(j) ? 128 : 0;
+  const int most = most_of(j), flip = flip_of(j);
   for (int64_t i = 0; i < j->call.count; i++) {
     float low = 0, high = 0; /* low: of the negated elements */
     bool finite = true;
@@ -56,138 +67,113 @@ static void choose_scales(coded *j) {
   }
 }
 
-static void put_scales(const coded *j, int64_t image, uint8_t *row) {
-  const int64_t blocks = cpu_x_blocks(j->to, j->k);
-  float *scale = cpu_x_scales(row, j->k);
-  for (int64_t b = 0; b < blocks; b++) scale[b] = j->scale[image], scale[blocks + b] = j->zero[image];
-}
-
-/* `n` pixels that lie channels last, from x on, each with scales. */
-static void code_records(const coded *j, const float *x, int64_t n, uint8_t *to) {
-  const int64_t channels = j->call.channels;
-  cpu_convert_rows(j->call.kernels->convert[j->to], j->to, x, channels, n, channels, to, NULL, NULL);
-}
-
-/* Row `r` of the bordered image.  Outside is 0: codes of zero, or codes, zero and scale that are 0. */
-static void code_row(const coded *j, int64_t image, int64_t r) {
-  const cpu_plane *p = &j->call.plane;
-  const cpu_coding *how = &j->coding[image];
-  const int64_t y = r - p->begin[0], left = p->begin[1] < j->wide ? p->begin[1] : j->wide, pitch = j->pitch,
-                channels = j->call.channels, size = cpu_area(p->in),
-                n = p->in[1] < j->wide - left ? p->in[1] : j->wide - left;
-  uint8_t *to = j->codes + (image * j->high + r) * j->wide * pitch, *inside = to + left * pitch;
-  const int outside = j->by_pixel ? 0 : (int)how->zero ^ how->flip;
-  if (y < 0 || y >= p->in[0]) {
-    memset(to, outside, (size_t)(j->wide * pitch));
-    return;
-  }
-  memset(to, outside, (size_t)(left * pitch));
-  const float *x = j->call.x + image * channels * size + y * p->in[1] * (j->call.x_last ? channels : 1);
-  if (j->by_pixel)
-    code_records(j, x, n, inside);
-  else if (j->call.x_last)
-    j->call.kernels->codes_row(how, x, n * channels, inside);
-  else
-    j->call.kernels->codes(how, x, size, n, channels, inside, pitch);
-  memset(inside + n * pitch, outside, (size_t)((j->wide - left - n) * pitch));
-}
-
-/* Pixels [first, end) of an image without a border, each a row of the product. */
-static void code_pixels(const coded *j, int64_t image, int64_t first, int64_t end) {
-  const int64_t size = cpu_area(j->call.plane.in), channels = j->call.channels;
-  const float *x = j->call.x + image * channels * size;
-  uint8_t *to = j->codes + (image * size + first) * j->pitch;
-  if (j->by_pixel) {
-    code_records(j, x + first * channels, end - first, to);
-    return;
-  }
-  j->call.kernels->codes(&j->coding[image], x + first, size, end - first, channels, to, j->pitch);
-  for (int64_t i = 0; i < end - first; i++) {
-    memset(to + i * j->pitch + j->k, 0, (size_t)((j->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP - j->k));
-    put_scales(j, image, to + i * j->pitch);
-  }
-}
-
 static void code_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
-  const int64_t image = index / j->parts, all = j->direct ? cpu_area(j->call.plane.in) : j->high;
-  const uint32_t band = index % j->parts;
-  const int64_t first = cpu_share(all, band, j->parts), end = cpu_share(all, band + 1, j->parts);
+  const int64_t image = index / j->parts, size = cpu_area(j->call.plane.in), channels = j->call.channels,
+                first = cpu_share(size, index % j->parts, j->parts), end = cpu_share(size, index % j->parts + 1, j->parts);
+  const cpu_image to = image_of(j, image);
   (void)worker;
-  if (j->direct)
-    code_pixels(j, image, first, end);
-  else
-    for (int64_t r = first; r < end; r++) code_row(j, image, r);
+  j->call.kernels->codes(&j->coding[image], j->call.x + image * channels * size + first, size, end - first, channels,
+                         to.codes + first * channels, channels);
+  for (int64_t i = first; i < end; i++) to.scale[i] = j->scale[image], to.zero[i] = j->zero[image];
 }
 
-/* ---- products ---- */
+/* ---- what a piece reads ---- */
 
-/* One row of the product from windows of pixels that have scales. */
-static void gather_records(const coded *j, const uint8_t *from, uint8_t *row) {
-  const cpu_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, blocks = channels / cpu_x_block(j->to), all = cpu_x_blocks(j->to, j->k);
-  float *scale = cpu_x_scales(row, j->k);
-  for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-    for (int64_t kx = 0; kx < p->kernel[1]; kx++, row += channels, scale += blocks) {
-      const uint8_t *pixel = from + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * j->pitch;
-      memcpy(row, pixel, (size_t)channels);
-      memcpy(scale, pixel + channels, (size_t)blocks * sizeof *scale);
-      memcpy(scale + all, pixel + channels + blocks * (int64_t)sizeof *scale, (size_t)blocks * sizeof *scale);
-    }
-}
-
-/* The same with one scale for all, which stands in the row already: runs of neighbours in x at a time. */
-static void gather_codes(const coded *j, const uint8_t *from, uint8_t *row) {
-  const cpu_plane *p = &j->call.plane;
-  const int64_t taps = p->dilation[1] == 1 ? 1 : p->kernel[1], run = p->kernel[1] / taps * j->pitch;
-  for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-    for (int64_t kx = 0; kx < taps; kx++, row += run)
-      memcpy(row, from + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * j->pitch, (size_t)run);
-}
-
-/* Rows [k][scales] of pixels [first, end). */
-static const uint8_t *gather(const coded *j, int64_t image, int64_t first, int64_t end, uint8_t *rows) {
-  const cpu_plane *p = &j->call.plane;
-  const int64_t line = j->wide * j->pitch, rest = j->row - j->k;
-  const uint8_t *codes = j->codes + image * j->high * line;
-  if (j->direct) return codes + first * j->pitch;
-  if (!j->by_pixel) {
-    memset(rows + j->k, 0, (size_t)rest);
-    put_scales(j, image, rows);
-  }
-  for (int64_t i = first; i < end; i++) {
-    uint8_t *row = rows + (i - first) * j->row;
-    const uint8_t *from = codes + i / p->out[1] * p->stride[0] * line + i % p->out[1] * p->stride[1] * j->pitch;
-    if (j->by_pixel) {
-      gather_records(j, from, row);
-      continue;
-    }
-    if (i > first) memcpy(row + j->k, rows + j->k, (size_t)rest); /* filling and scales */
-    gather_codes(j, from, row);
-  }
-  return rows;
-}
-
-/* The channels [channel, channel + n) of pixels [first, end) of an image: what one task computes. */
+/* A piece: channels [channel, channel + n) of pixels [first, end) of an image, whole units of them. */
 typedef struct piece {
-  int64_t image, channel, n, first, end;
+  int64_t image, channel, n, first, end, panel, panel_end;
 } piece;
 
-static piece piece_of(const coded *j, uint32_t index, int64_t *panel, int64_t *panel_end) {
-  const uint32_t strip = index % j->strips, chunk = index / j->strips % j->chunks;
-  const int64_t size = cpu_area(j->call.plane.out), cols = j->call.kernels->linear[CPU_FORM_I8].cols;
-  *panel = cpu_share(j->call.w->tiles, strip, j->strips);
-  *panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips);
-  const int64_t left = j->call.outputs - *panel * cols, all = (*panel_end - *panel) * cols;
-  return (piece){.image = index / j->strips / j->chunks,
-                 .channel = *panel * cols,
+static piece piece_of(const coded *j, uint32_t index) {
+  const uint32_t strip = index % j->strips, part = index / j->strips % j->pieces;
+  const int64_t cols = j->call.kernels->linear[CPU_FORM_I8].cols, panel = cpu_share(j->call.w->tiles, strip, j->strips),
+                panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips), left = j->call.outputs - panel * cols,
+                all = (panel_end - panel) * cols;
+  return (piece){.image = index / j->strips / j->pieces,
+                 .channel = panel * cols,
                  .n = left < all ? left : all,
-                 .first = cpu_share(size, chunk, j->chunks),
-                 .end = cpu_share(size, chunk + 1, j->chunks)};
+                 .first = cpu_share(j->units, part, j->pieces) * j->unit,
+                 .end = cpu_share(j->units, part + 1, j->pieces) * j->unit,
+                 .panel = panel,
+                 .panel_end = panel_end};
 }
 
+static void fill(cpu_image to, int64_t first, int64_t end, int64_t channels, float scale, float zero) {
+  if (end > first) memset(to.codes + first * channels, (uint8_t)(int)zero, (size_t)((end - first) * channels));
+  for (int64_t i = first; i < end; i++) to.scale[i] = scale, to.zero[i] = zero;
+}
+
+/* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the code of zero, with the scale
+ * of the line where blocks reach over pixels. */
+static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines, char *room) {
+  const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide;
+  const cpu_image band = cpu_image_at(room, 0, j->band * wide, channels);
+  const bool shared = j->call.w->block > channels;
+  for (int64_t l = 0; l < lines; l++) {
+    const int64_t y = top + l, at = l * wide;
+    int64_t first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
+    if (first >= end || y < 0 || y >= in[0]) {
+      fill(band, at, at + wide, channels, 0, j->gathered ? x.zero[0] : 0);
+      continue;
+    }
+    const int64_t from = y * in[1] + left + first;
+    const float scale = shared ? x.scale[from] : 0, zero = shared ? x.zero[from] : 0;
+    fill(band, at, at + first, channels, scale, zero);
+    memcpy(band.codes + (at + first) * channels, x.codes + from * channels, (size_t)((end - first) * channels));
+    memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
+    memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
+    fill(band, at + end, at + wide, channels, scale, zero);
+  }
+  return band;
+}
+
+/* Rows [k] of windows that begin at `from`, `line` of them in a line of y. */
+static void gather(const coded *j, const uint8_t *from, int64_t n, int64_t line, uint8_t *rows) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, taps = p->dilation[1] == 1 ? 1 : p->kernel[1],
+                run = p->kernel[1] / taps * channels;
+  for (int64_t i = 0; i < n; i++) {
+    const uint8_t *x = from + (i / line * p->stride[0] * j->wide + i % line * p->stride[1]) * channels;
+    uint8_t *row = rows + i * j->row;
+    for (int64_t ky = 0; ky < p->kernel[0]; ky++)
+      for (int64_t kx = 0; kx < taps; kx++, row += run)
+        memcpy(row, x + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * channels, (size_t)run);
+  }
+}
+
+static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g, cpu_windows *w) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, n = at->end - at->first, line = j->thin ? n : p->out[1], lines = n / line,
+                top = (j->thin ? 0 : at->first / p->out[1]) * p->stride[0] - p->begin[0],
+                left = (j->thin ? at->first * p->stride[1] : 0) - p->begin[1];
+  cpu_image x = image_of(j, at->image);
+  if (j->bordered) {
+    x = band_of(j, x, top, left, (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1, room + j->band_at);
+  } else {
+    const int64_t first = top * p->in[1] + left;
+    x.codes += first * channels, x.scale += first, x.zero += first;
+  }
+  *w = (cpu_windows){.line = line, .block = j->call.w->block, .x_at = j->x_at, .scale = x.scale, .zero = x.zero};
+  w->scale_at = j->scale_at;
+  if (j->gathered) {
+    uint8_t *rows = (uint8_t *)room + j->rows_at;
+    gather(j, x.codes, n, line, rows);
+    w->line = n;
+    w->scale = &j->scale[at->image], w->zero = &j->zero[at->image];
+    g->x = rows, g->ldx = j->row;
+    return;
+  }
+  w->scale_row = p->stride[1];
+  w->scale_line = p->stride[0] * j->wide;
+  w->line_bytes = w->scale_line * channels;
+  g->x = x.codes, g->ldx = p->stride[1] * channels;
+}
+
+/* ---- a piece of y ---- */
+
 /* The product [pixels][n] to where it belongs among planes. */
-static void put(const coded *j, const piece *at, const float *product, bool residual) {
+static void put_planes(const coded *j, const piece *at, const float *product, bool residual) {
   const cpu_conv_call *c = &j->call;
   const int64_t size = cpu_area(c->plane.out), first = (at->image * c->outputs + at->channel) * size + at->first;
   c->kernels->to_planes(&(cpu_planes){.x = product,
@@ -201,66 +187,120 @@ static void put(const coded *j, const piece *at, const float *product, bool resi
                                       .alpha = c->alpha});
 }
 
-/* A residual that lies channels last is added with the product; the activation follows it. */
+static void put_codes(const coded *j, const piece *at, const float *product) {
+  const cpu_conv_call *c = &j->call;
+  const cpu_image y = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs);
+  c->kernels->codes_pixels(&(cpu_pixels){.x = product,
+                                         .y = y.codes + at->first * c->outputs,
+                                         .scale = y.scale + at->first,
+                                         .zero = y.zero + at->first,
+                                         .pixels = at->end - at->first,
+                                         .channels = c->outputs,
+                                         .each = c->y_codes == CPU_CODES_LINE ? c->line : 1,
+                                         .most = most_of(j),
+                                         .flip = flip_of(j)});
+}
+
+/* A residual among planes is added when the result goes there; the activation follows it. */
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
   const cpu_conv_call *c = &j->call;
-  int64_t panel, panel_end;
-  const piece at = piece_of(j, index, &panel, &panel_end);
-  uint8_t *room = j->rooms + worker * j->room;
-  float *product = (float *)(void *)(room + (j->direct ? 0 : cpu_aligned(PIXELS * j->row)));
-  const int64_t last = (at.image * cpu_area(c->plane.out) + at.first) * c->outputs + at.channel, pixels = at.end - at.first;
-  const bool later = c->residual && !c->residual_last;
+  const piece at = piece_of(j, index);
+  char *room = j->rooms + worker * j->room;
+  float *product = (float *)(void *)room;
+  const bool later = c->residual && !c->residual_codes;
+  cpu_windows windows;
   cpu_gemm g = {.n = at.n,
-                .k = j->k,
-                .x = gather(j, at.image, at.first, at.end, room),
-                .ldx = j->direct ? j->pitch : j->row,
-                .w = (const char *)c->w->packed + (uint64_t)panel * c->w->panel_bytes,
+                .k = c->w->k,
+                .w = (const char *)c->w->packed + (uint64_t)at.panel * c->w->panel_bytes,
                 .panel_bytes = (int64_t)c->w->panel_bytes,
                 .store = ACCEL_PLUGIN_I8,
                 .scale = ACCEL_PLUGIN_F32,
-                .y = c->y_last ? c->y + last : product,
-                .ldy = c->y_last ? c->outputs : at.n,
+                .y = product,
+                .ldy = at.n,
                 .bias = c->bias ? c->bias + at.channel : NULL,
-                .residual = c->residual_last ? c->residual + last : NULL,
                 .ldr = c->outputs,
-                .act = c->residual ? ACCEL_PLUGIN_ACT_NONE : c->act,
-                .alpha = c->alpha};
-  c->kernels->linear[CPU_FORM_I8].run(&g, 0, pixels, 0, panel_end - panel);
-  if (c->residual_last && c->act != ACCEL_PLUGIN_ACT_NONE)
-    for (int64_t i = 0; i < pixels; i++) c->kernels->activate(c->act, c->alpha, g.y + i * g.ldy, g.y + i * g.ldy, at.n);
-  if (!c->y_last) put(j, &at, product, later);
+                .act = later ? ACCEL_PLUGIN_ACT_NONE : c->act,
+                .alpha = c->alpha,
+                .windows = &windows};
+  read_windows(j, &at, room, &g, &windows);
+  if (c->residual && !later) {
+    const cpu_image r = cpu_image_at(c->residual, at.image, cpu_area(c->plane.out), c->outputs);
+    windows.residual = r.codes + at.first * c->outputs + at.channel;
+    windows.residual_scale = r.scale + at.first, windows.residual_zero = r.zero + at.first;
+  }
+  c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
+  if (c->y_codes)
+    put_codes(j, &at, product);
+  else
+    put_planes(j, &at, product, later);
 }
 
 /* ---- launches ---- */
 
-/* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes. */
+/* Pieces: as many pixels as stay in the caches, but not fewer than weights are worth fetching for; the same number for each
+ * worker where there are few. */
+static void cut(coded *j, uint32_t workers) {
+  const cpu_conv_call *c = &j->call;
+  const int64_t size = cpu_area(c->plane.out);
+  int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs;
+  pixels = pixels < PIECE_LEAST ? PIECE_LEAST : pixels > PIECE_MOST ? PIECE_MOST : pixels;
+  j->unit = c->y_codes == CPU_CODES_LINE ? c->line : j->thin ? 1 : c->plane.out[1];
+  j->units = size / j->unit;
+  const int64_t each = pixels > j->unit ? pixels / j->unit : 1;
+  int64_t pieces = (j->units + each - 1) / each;
+  if (pieces < 8 * (int64_t)workers) pieces = (pieces + workers - 1) / workers * workers;
+  j->pieces = (uint32_t)(pieces < j->units ? pieces : j->units);
+  const uint32_t all = (uint32_t)c->count * j->pieces;
+  j->strips = c->y_codes || all >= workers || !c->w ? 1 : 4 * workers / all;
+  if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
+}
+
+/* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes.  Before there is an
+ * endpoint (w is NULL): the most that it may be. */
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t size = cpu_area(p->out), count = j->call.count;
-  j->to = kernels->linear[CPU_FORM_I8].x;
-  j->k = j->call.channels * cpu_area(p->kernel);
-  j->row = cpu_x_row(j->to, j->k);
-  j->direct = cpu_area(p->kernel) == 1 && cpu_area(p->stride) == 1 && p->in[0] == p->out[0] && p->in[1] == p->out[1] &&
-              !p->begin[0] && !p->begin[1];
-  for (int i = 0; i < 2; i++)
-    *(i ? &j->wide : &j->high) = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
-  j->by_pixel = j->call.x_last && (j->direct || j->call.channels % cpu_x_block(j->to) == 0);
-  j->pitch = j->by_pixel || j->direct ? cpu_x_row(j->to, j->call.channels) : j->call.channels;
-  j->parts = 4 * workers;
-  j->chunks = (uint32_t)((size + PIXELS - 1) / PIXELS);
-  j->room = cpu_aligned(PIXELS * j->call.outputs * (int64_t)sizeof(float)) + (j->direct ? 0 : cpu_aligned(PIXELS * j->row));
+  const int64_t count = j->call.count, channels = j->call.channels, taps = cpu_area(p->kernel), k = channels * taps;
+  int64_t span[2], bytes = 0;
   char *at = workspace;
-  int64_t bytes = 0;
+  j->to = kernels->linear[CPU_FORM_I8].x;
+  j->planes = !j->call.x_codes;
+  j->gathered = !j->call.w || (j->call.w->block == k && taps > 1);
+  for (int i = 0; i < 2; i++) span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
+  j->bordered = !j->call.w || p->begin[0] || p->begin[1] || span[0] > p->in[0] || span[1] > p->in[1];
+  j->thin = p->out[0] == 1;
+  cut(j, workers);
+  const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit, lines = j->thin ? 1 : pixels / p->out[1],
+                line = j->thin ? pixels : p->out[1];
+  j->band = (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
+  j->wide = j->bordered ? (line - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1 : p->in[1];
+  j->row = (k + 15) / 16 * 16;
+  j->parts = 4 * workers;
+  j->band_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
+  j->rows_at = j->band_at;
+  if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + 16);
+  j->room = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row) : 0);
 #define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
+  PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
+  PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(extent, (uint64_t)count * j->parts * 2 * sizeof(float));
   PLACE(scale, (uint64_t)count * sizeof(float));
   PLACE(zero, (uint64_t)count * sizeof(float));
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(rooms, workers * j->room);
-  PLACE(codes, count * j->high * j->wide * j->pitch);
+  if (j->planes) PLACE(images, count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + 16);
 #undef PLACE
   return bytes;
+}
+
+/* Blocks of k in x: rows of the kernel, or taps. */
+static void place_blocks(const coded *j) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, block = j->call.w->block, taps = block == channels ? p->kernel[1] : 1;
+  for (int64_t b = 0; b < j->call.w->k / block; b++) {
+    j->scale_at[b] = b / taps * p->dilation[0] * j->wide + b % taps * p->dilation[1];
+    j->x_at[b] = j->scale_at[b] * channels;
+  }
 }
 
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
@@ -268,19 +308,18 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   const uint32_t workers = cpu_workers(l);
   if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return;
   lay_out(&j, call->kernels, workers, l->workspace);
+  place_blocks(&j);
   const uint32_t images = (uint32_t)call->count;
-  if (!j.by_pixel) {
+  if (j.planes) {
     cpu_parallel(l, images * j.parts, extent_task, &j);
     choose_scales(&j);
+    cpu_parallel(l, images * j.parts, code_task, &j);
   }
-  cpu_parallel(l, images * j.parts, code_task, &j);
-  j.strips = workers > 1 ? 4 * workers / (images * j.chunks) : 1;
-  if (j.strips < 1) j.strips = 1;
-  if (j.strips > call->w->tiles) j.strips = (uint32_t)call->w->tiles;
-  cpu_parallel(l, images * j.chunks * j.strips, product_task, &j);
+  cpu_parallel(l, images * j.pieces * j.strips, product_task, &j);
 }
 
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {
   coded j = {.call = *call};
+  if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return 0;
   return (uint64_t)lay_out(&j, call->kernels, workers ? workers : 1, NULL);
 }

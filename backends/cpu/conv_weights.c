@@ -54,14 +54,29 @@ static const accel_plugin_format coded_format = {.store = ACCEL_PLUGIN_I8,
                                                  .group_n = 1};
 
 static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
-  return (cpu_panel){
-      .form = CPU_FORM_I8, .kernels = k, .format = &coded_format, .k = c->k, .cols = k->linear[CPU_FORM_I8].cols};
+  return (cpu_panel){.form = CPU_FORM_I8,
+                     .kernels = k,
+                     .format = &coded_format,
+                     .k = c->k,
+                     .block = c->block,
+                     .cols = k->linear[CPU_FORM_I8].cols};
 }
+
+enum { CODED_MOST = 1 << 15 }; /* k whose products are sure to fit a sum of 32 bits: 2^15 255 127 */
 
 /* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes would cost what they save. */
 static bool coded(const accel_plugin_node *n, const cpu_conv *c, const accel_plugin_format *format, const cpu_kernels *k) {
   return c->form == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 && !over_rows(n) &&
-         k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= 16;
+         k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= 16 && c->block <= CODED_MOST;
+}
+
+/* k that are neighbours in an image that lies channels last, all of one scale: a row of the kernel, or a tap of those that
+ * are dilated or run along a single line, whose pixels have scales of their own.  Short ones would not pay: all k then. */
+static int64_t block_of(const accel_plugin_node *n, const accel_plugin_weight *w, int64_t k) {
+  const int64_t *d = w->dim, axis = w->rank - 3;
+  const bool tap = axis == 0 || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, (uint32_t)axis, 1) != 1;
+  const int64_t block = tap ? d[1] : d[1] * d[2 + axis];
+  return block < CPU_X_STEP ? k : block;
 }
 
 /* Tiles as equal in height as whole rows allow. */
@@ -237,6 +252,7 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
                    const accel_plugin_format *format, cpu_conv *c) {
   const accel_plugin_weight *w = &p->weight[c->w];
   const int64_t window = cpu_conv_window(n, w->dim, w->rank);
+  c->block = block_of(n, w, c->k);
   if (coded(n, c, format, kernels)) {
     c->form = CPU_CONV_I8;
   } else if (window) {
@@ -269,31 +285,42 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight, const ac
   return bytes;
 }
 
-/* ---- channels last ---- */
+/* ---- codes between convolutions ---- */
 
-static bool is_coded(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
-  return c->of[node] >= 0 && c->at[c->of[node]].form == CPU_CONV_I8 && p->node[node].out[0] >= 0;
+static const cpu_conv *coded_at(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  const cpu_conv *w = c->of[node] >= 0 ? &c->at[c->of[node]] : NULL;
+  return w && w->form == CPU_CONV_I8 && p->node[node].out[0] >= 0 ? w : NULL;
 }
 
-/* Results of coded convolutions that nothing else reads lie channels last, which is how they are computed and how the next
- * one takes them.  A residual must lie so where the result does. */
-static void lay_channels_last(const accel_plugin_program *p, cpu_convs *c) {
+/* How the node at `node` reads its operand `k`, if not as codes: NONE. */
+static cpu_codes reads(const accel_plugin_program *p, const cpu_convs *c, uint32_t node, uint32_t k) {
+  const cpu_conv *w = coded_at(p, c, node);
+  const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
+  if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
+  if (k == 3 || w->block == channels) return CPU_CODES_PIXEL;
+  return w->block < w->k ? CPU_CODES_LINE : CPU_CODES_NONE;
+}
+
+/* Results of coded convolutions that only such ones read are codes.  A residual must be where the result is. */
+static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
   for (uint32_t i = 0; i < p->n_node; i++)
-    if (is_coded(p, c, i)) c->last[p->node[i].out[0]] = 1;
+    if (coded_at(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       const int32_t t = kit_operand(&p->node[i], k);
-      if (t >= 0 && !(is_coded(p, c, i) && (k == 0 || k == 3))) c->last[t] = 0;
+      if (t < 0 || !c->codes[t]) continue;
+      const cpu_codes how = reads(p, c, i, k);
+      if (how != CPU_CODES_PIXEL) c->codes[t] = (uint8_t)how;
     }
   for (uint32_t e = 0; e < p->n_entry; e++)
-    for (uint32_t i = 0; i < p->entry[e].n_out; i++) c->last[p->entry[e].out[i]] = 0;
+    for (uint32_t i = 0; i < p->entry[e].n_out; i++) c->codes[p->entry[e].out[i]] = CPU_CODES_NONE;
   for (bool changed = true; changed;) { /* each round takes one away, at least */
     changed = false;
     for (uint32_t i = 0; i < p->n_node; i++) {
-      if (!is_coded(p, c, i)) continue;
+      if (!coded_at(p, c, i)) continue;
       const int32_t y = p->node[i].out[0], residual = kit_operand(&p->node[i], 3);
-      if (!c->last[y] || residual < 0 || c->last[residual]) continue;
-      c->last[y] = 0;
+      if (!c->codes[y] || residual < 0 || c->codes[residual]) continue;
+      c->codes[y] = CPU_CODES_NONE;
       changed = true;
     }
   }
@@ -303,8 +330,8 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error) {
   out->at = calloc(program->n_node + 1, sizeof *out->at);
   out->of = malloc((program->n_node + 1) * sizeof *out->of);
-  out->last = calloc(program->n_tensor + 1, 1);
-  if (!out->at || !out->of || !out->last) return kit_no_memory(error, program->n_node * sizeof *out->at);
+  out->codes = calloc(program->n_tensor + 1, 1);
+  if (!out->at || !out->of || !out->codes) return kit_no_memory(error, program->n_node * sizeof *out->at);
   for (uint32_t i = 0; i < program->n_node; i++) {
     cpu_conv c;
     uint32_t at = 0;
@@ -320,7 +347,7 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     int32_t rc = pack(program, &out->at[at], kernels, &format[c.w], host, error);
     if (rc) return rc;
   }
-  lay_channels_last(program, out);
+  lay_codes(program, out);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -328,6 +355,6 @@ void cpu_convs_free(cpu_convs *c) {
   for (uint32_t i = 0; i < c->n; i++) free(c->at[i].packed);
   free(c->at);
   free(c->of);
-  free(c->last);
+  free(c->codes);
   memset(c, 0, sizeof *c);
 }

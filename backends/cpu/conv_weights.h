@@ -11,7 +11,7 @@ typedef enum cpu_conv_form {
   CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
   CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
   CPU_CONV_TAPS,       /* the same over rows, an output a channel: [taps][outputs] */
-  CPU_CONV_I8          /* panels of cpu_gemm.w (pack_i8.c), k in the order of kernel rows, kernel columns, channels */
+  CPU_CONV_I8 /* panels of cpu_gemm.w (pack_i8.c), k in the order of kernel rows, kernel columns, channels; cpu_windows */
 } cpu_conv_form;
 
 enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most */
@@ -22,6 +22,7 @@ typedef struct cpu_conv {
   int64_t groups, rows, k; /* of one group: rows and columns of its matrix; WINOGRAD: k channels */
   int64_t height, tiles;   /* I8: columns of a panel, panels */
   int64_t n;               /* WINOGRAD: pixels of a window in each direction */
+  int64_t block;           /* I8: k of one scale of x: a row of the kernel or a tap, all where these are short */
   uint64_t panel_bytes;    /* I8 */
   float *packed;           /* fp32, whatever the weight is stored in; I8: panels */
 } cpu_conv;
@@ -29,10 +30,15 @@ typedef struct cpu_conv {
 typedef struct cpu_convs {
   cpu_conv *at;
   uint32_t n;
-  int32_t *of;   /* [n_node]: index into at, -1 none */
-  uint8_t *last; /* [n_tensor]: 1 when it lies channels last ([count][pixels][channels]) between convolutions over codes */
+  int32_t *of;    /* [n_node]: index into at, -1 none */
+  uint8_t *codes; /* [n_tensor]: cpu_codes */
 } cpu_convs;
-static inline bool cpu_conv_last(const cpu_convs *c, int32_t tensor) { return tensor >= 0 && c->last[tensor]; }
+/* How a tensor between convolutions lies in memory: as fp32, or as codes with a scale a pixel or a line of pixels (ops.h:
+ * cpu_image). */
+typedef enum cpu_codes { CPU_CODES_NONE, CPU_CODES_PIXEL, CPU_CODES_LINE } cpu_codes;
+static inline cpu_codes cpu_codes_of(const cpu_convs *c, int32_t tensor) {
+  return tensor >= 0 ? (cpu_codes)c->codes[tensor] : CPU_CODES_NONE;
+}
 
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */
 bool cpu_conv_packs(const accel_plugin_program *program, const accel_plugin_node *node, uint32_t operand);

@@ -19,13 +19,27 @@ typedef struct cpu_conv_call {
   const cpu_kernels *kernels;
   const cpu_conv *w;
   cpu_plane plane;
-  int64_t count, channels, outputs;   /* images; of an image */
-  const float *x, *bias, *residual;   /* [count][channels][in], [outputs] or NULL, like y or NULL */
-  float *y;                           /* [count][outputs][out] */
-  bool x_last, residual_last, y_last; /* they lie channels last: [count][pixels][channels] */
+  int64_t count, channels, outputs;           /* images; of an image */
+  const float *x, *bias, *residual;           /* [count][channels][in], [outputs] or NULL, like y or NULL */
+  float *y;                                   /* [count][outputs][out] */
+  cpu_codes x_codes, residual_codes, y_codes; /* where they are codes: cpu_image */
+  int64_t line;                               /* pixels of a line of y */
   int32_t act;
   float alpha;
 } cpu_conv_call;
+
+/* An image as codes, channels last, where its fp32 elements would be: x = (code - zero[pixel]) * scale[pixel], codes of the
+ * kind that the int8 kernel of linears reads. */
+typedef struct cpu_image {
+  float *scale, *zero; /* [pixels] */
+  uint8_t *codes;      /* [pixels][channels] */
+} cpu_image;
+static inline int64_t cpu_image_floats(int64_t pixels, int64_t channels) { return 2 * pixels + (pixels * channels + 3) / 4; }
+static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t pixels, int64_t channels) {
+  float *scale = (float *)images + index * cpu_image_floats(pixels, channels);
+  return (cpu_image){.scale = scale, .zero = scale + pixels, .codes = (uint8_t *)(scale + 2 * pixels)};
+}
+
 /* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of threads. */
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers); /* shapes alone count */

@@ -31,6 +31,7 @@ typedef struct cpu_panel {
   const cpu_kernels *kernels;
   const accel_plugin_format *format;
   int64_t k;
+  int64_t block; /* int8: k of one scale of x; 0: cpu_x_block */
   int32_t cols;
 } cpu_panel;
 

@@ -1,7 +1,7 @@
 /* pack_i8.c - int8 weights: one scale a column, or one for groups of k.  Zero points, and groups that blocks of x straddle,
  * are left to fp32 (pack.c).
  *
- *   block by block of k (cpu_x_block):
+ *   block by block of k (cpu_x_block, or cpu_windows.block):
  *     factor[cols], sum[cols]  fp32: scale, and sum of the block's weights
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */
 #include <string.h>
@@ -17,11 +17,11 @@ bool cpu_i8_takes(const accel_plugin_format *f) {
   return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % (2 * CPU_X_STEP) == 0; /* the longest block */
 }
 
-static int64_t block_of(const cpu_panel *p) { return cpu_x_block(p->kernels->linear[CPU_FORM_I8].x); }
+static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_x_block(p->kernels->linear[CPU_FORM_I8].x); }
 
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {
-  const int64_t blocks = cpu_x_blocks(p->kernels->linear[CPU_FORM_I8].x, p->k);
-  return (uint64_t)(p->cols * (2 * (int64_t)sizeof(float) * blocks + padded(p->k)));
+  const int64_t block = block_of(p), whole = p->k / block, rest = p->k % block, head = 2 * (int64_t)sizeof(float);
+  return (uint64_t)(p->cols * (whole * (head + padded(block)) + (rest ? head + padded(rest) : 0)));
 }
 
 /* Of the weights of a column at k. */

@@ -307,7 +307,7 @@ static void run_linear(const linear *t) {
   cpu_gemm g = gemm_of(t, y);
   kernel_of(t)->run(&g, 0, t->x.m, 0, t->panels);
   for (int64_t i = 0; i<t->x.m; i += t->x.m> 40 ? 13 : 1)
-    for (int64_t j = i % CHECK_EVERY; j<t->n; j += CHECK_EVERY * (t->n> 100 ? 7 : 1)) check_element(t, y, i, j);
+    for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 7 : 1)) check_element(t, y, i, j);
   g = gemm_of(t, part);
   for (int step = 1; step < 10; step += 4) {
     for (int64_t i = 0; i < t->x.m; i += step)
@@ -356,6 +356,84 @@ static void test_shapes(void **state) {
       run_linear(&t);
       release();
     }
+}
+
+/* An image of codes, each pixel with a scale and a zero, each line with one of both where blocks reach over pixels. */
+typedef struct image {
+  int64_t high, wide, channels;
+  uint8_t *code;
+  float *scale, *zero;
+} image;
+
+static image make_image(cpu_x to, int64_t high, int64_t wide, int64_t channels, bool lines) {
+  image m = {high, wide, channels, NULL, filled(high * wide), filled(high * wide)};
+  const int64_t n = high * wide * channels;
+  m.code = guard_bytes((uint64_t)n + 15); /* what may be read behind */
+  for (int64_t i = 0; i < n + 15; i++) m.code[i] = (uint8_t)pick(0, to == CPU_X_U7B ? 127 : 255);
+  for (int64_t i = 0; i < high * wide; i++) {
+    const bool again = lines && i % wide;
+    m.scale[i] = again ? m.scale[i - 1] : 0.01f + fabsf(m.scale[i]);
+    m.zero[i] = again ? m.zero[i - 1] : (float)pick(is_signed(to) ? -128 : 0, is_signed(to) || to == CPU_X_U7B ? 127 : 255);
+  }
+  return m;
+}
+
+static double pixel_of(cpu_x to, const image *m, int64_t pixel, int64_t c) {
+  const uint8_t code = m->code[pixel * m->channels + c];
+  return (double)m->scale[pixel] * ((is_signed(to) ? (int8_t)code : code) - (double)m->zero[pixel]);
+}
+
+/* Windows of 2x3 pixels, stride 1 or 2, over an image; with a residual, which is an image as large as the result. */
+static void test_windows(void **state) {
+  (void)state;
+  for (int round = 0; round < 40; round++) {
+    const bool by_line = round % 2;
+    const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37), channels = pick(1, 40), n = pick(1, 70),
+                  k = 6 * channels, m = lines * line, high = (lines - 1) * stride + 2, wide = (line - 1) * stride + 3;
+    linear t = make_linear(&formats[0], 1, n, k);
+    const cpu_x to = kernel_of(&t)->x;
+    const image x = make_image(to, high, wide, channels, by_line), r = make_image(to, lines, line, n, false);
+    int64_t x_at[6], scale_at[6];
+    for (int b = 0; b < (by_line ? 2 : 6); b++) {
+      scale_at[b] = by_line ? b * wide : b / 3 * wide + b % 3;
+      x_at[b] = scale_at[b] * channels;
+    }
+    cpu_windows w = {line,
+                     stride * wide * channels,
+                     by_line ? 3 * channels : channels,
+                     x_at,
+                     x.scale,
+                     x.zero,
+                     stride,
+                     stride * wide,
+                     scale_at,
+                     round % 3 ? r.code : NULL,
+                     r.scale,
+                     r.zero};
+    t.shape.block = w.block;
+    t.bias = filled(n);
+    t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU}[pick(0, 2)];
+    prepare(&t);
+    float *y = guard(m * n), *again = guard(m * n);
+    cpu_gemm g = gemm_of(&t, y);
+    g.x = x.code, g.ldx = stride * channels, g.windows = &w;
+    kernel_of(&t)->run(&g, 0, m, 0, t.panels);
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = i % CHECK_EVERY; j < n; j += CHECK_EVERY) {
+        double want = t.bias[j] + (w.residual ? pixel_of(to, &r, i, j) : 0), size = fabs(want);
+        for (int64_t v = 0; v < k; v++) {
+          const int64_t tap = v / channels, pixel = (i / line * stride + tap / 3) * wide + i % line * stride + tap % 3;
+          const double at = pixel_of(to, &x, pixel, v % channels) * (double)t.w.w[j * k + v];
+          want += at, size += fabs(at) + 256 * (double)x.scale[pixel] * fabs((double)t.w.w[j * k + v]);
+        }
+        check("windows", y[i * n + j], activation(t.act, want), 1e-6 * size + 1e-5);
+      }
+    g.y = again;
+    for (int64_t l = 0; l < lines; l++)
+      for (int64_t p = 0; p < t.panels; p++) kernel_of(&t)->run(&g, l * line, (l + 1) * line, p, p + 1);
+    assert_int_equal(memcmp(y, again, (size_t)(m * n) * 4), 0);
+    release();
+  }
 }
 
 static void test_special(void **state) {
@@ -423,7 +501,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_convert), cmocka_unit_test(test_convert_special), cmocka_unit_test(test_formats),
       cmocka_unit_test(test_shapes),  cmocka_unit_test(test_special),         cmocka_unit_test(test_extremes),
-      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_windows),
   };
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;

@@ -309,6 +309,34 @@ static void test_codes(void) {
   }
 }
 
+static void test_pixels(void) {
+  for (int round = 0; round < 30; round++) {
+    const int64_t each = pick(1, 7), pixels = each * pick(1, 9), channels = pick(1, 90), n = pixels * channels;
+    const int most = round % 2 ? 255 : 127, flip = round % 3 ? 0 : 0x80;
+    float *x = filled(n), *scale = guard(pixels), *zero = guard(pixels);
+    uint8_t *y = (uint8_t *)guard((n + 3) / 4) + ((n + 3) / 4 * 4 - n);
+    const int64_t bad = round % 5 ? -1 : pick(0, (int)n - 1);
+    if (bad >= 0) x[bad] = round % 2 ? INFINITY : NAN;
+    kernels.codes_pixels(&(cpu_pixels){x, y, scale, zero, pixels, channels, each, most, (uint8_t)flip});
+    for (int64_t p = 0; p < pixels; p++) {
+      const int64_t first = p / each * each;
+      float low = 0, high = 0;
+      assert_true(zero[p] == zero[first] && (scale[p] == scale[first] || isnan(scale[p])));
+      assert_int_equal(isnan(scale[p]) != 0, bad >= 0 && bad / channels / each == p / each);
+      if (isnan(scale[p])) continue;
+      for (int64_t i = first * channels; i < (first + each) * channels; i++)
+        low = fmaxf(low, -x[i]), high = fmaxf(high, x[i]);
+      check("scale", scale[p], (low + high) / (float)most, 1e-6 * scale[p]);
+      for (int64_t c = 0; c < channels; c++) {
+        const int code = y[p * channels + c] ^ flip;
+        assert_true(code <= most);
+        check("code", ((float)(code - flip) - zero[p]) * scale[p], x[p * channels + c], 1.001 * scale[p]);
+      }
+    }
+    release();
+  }
+}
+
 /* ---- folds ---- */
 
 static double folded(int kind, const float *x, int64_t n, int64_t stride, const float *weight) {
@@ -536,6 +564,7 @@ TEST(taps)
 TEST(transpose)
 TEST(planes)
 TEST(codes)
+TEST(pixels)
 TEST(folds)
 TEST(softmax)
 TEST(elementwise)
@@ -549,7 +578,7 @@ int main(void) {
       cmocka_unit_test(all_taps),       cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
       cmocka_unit_test(all_softmax),    cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
       cmocka_unit_test(all_group_norm), cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
-      cmocka_unit_test(all_codes),
+      cmocka_unit_test(all_codes),      cmocka_unit_test(all_pixels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,12 @@ V_INLINE int64_t convert_fours(const int codes, const float *x, int64_t k, uint8
 V_INLINE void convert_row(const int codes, const float *x, int64_t k, uint8_t *y, int64_t padded, float factor, float zero) {
   const vf inverse = v_set(factor), at = v_set(zero), most = v_set((float)codes);
   int64_t j = convert_fours(codes, x, k, y, inverse, at);
-  for (; j < k; j += V) v_codes(y + j, v_min(v_fma(v_loadn(x + j, k - j), inverse, at), most));
+  for (; j + V <= k; j += V) v_codes(y + j, v_min(v_fma(v_load(x + j), inverse, at), most));
+  if (j < k) {
+    uint8_t rest[V];
+    v_codes(rest, v_min(v_fma(v_loadn(x + j, k - j), inverse, at), most));
+    memcpy(y + j, rest, (size_t)(k - j));
+  }
   if (k < padded) memset(y + k, 0, (size_t)(padded - k));
 }
 
@@ -200,14 +205,26 @@ void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, 
     for (int64_t c = 0; c < channels; c++) y[p * ldy + c] ^= how->flip;
 }
 
-void CPU_NAME(codes, row)(const cpu_coding *how, const float *x, int64_t n, uint8_t *y) {
-  const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
-  uint8_t code[V];
-  int64_t i = 0;
-  for (; i + V <= n; i += V) v_codes(y + i, v_min(v_fma(v_load(x + i), factor, zero), most));
-  if (i < n) {
-    v_codes(code, v_min(v_fma(v_loadn(x + i, n - i), factor, zero), most));
-    memcpy(y + i, code, (size_t)(n - i));
+V_INLINE void code_pixels(const int codes, const cpu_pixels *g) {
+  const int64_t k = g->each * g->channels, all = g->pixels / g->each;
+  piece p[AT_ONCE];
+  for (int64_t at = 0; at < all; at += AT_ONCE) {
+    const int n = all - at < AT_ONCE ? (int)(all - at) : AT_ONCE;
+    for (int i = 0; i < n; i++)
+      p[i] = (piece){g->x + (at + i) * k, g->y + (at + i) * k, g->scale + (at + i) * g->each, g->zero + (at + i) * g->each};
+    convert_pieces(codes, n, p, k, k);
   }
-  for (i = 0; how->flip && i < n; i++) y[i] ^= how->flip;
+}
+
+void CPU_NAME(codes, pixels)(const cpu_pixels *g) {
+  if (g->most == 127)
+    code_pixels(127, g);
+  else
+    code_pixels(255, g);
+  for (int64_t p = 0; p < g->pixels; p++) {
+    const int64_t first = p / g->each * g->each;
+    g->scale[p] = g->scale[first];
+    g->zero[p] = p == first && g->flip ? g->zero[p] - (float)g->flip : g->zero[first];
+  }
+  for (int64_t i = 0; g->flip && i < g->pixels * g->channels; i++) g->y[i] ^= g->flip;
 }

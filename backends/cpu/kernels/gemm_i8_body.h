@@ -11,12 +11,42 @@ enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one r
 /* The tile stays where it is: compilers else keep a second copy of it on the stack. */
 #define TILE_STAYS() __asm__ volatile("" ::: "memory")
 
+/* Where a tile's rows of x are; distances in bytes. */
+typedef struct source {
+  const uint8_t *x;
+  const char *scale;
+  int64_t block, ldx, scale_row, zero; /* zero: from a scale to its zero */
+} source;
+
+V_INLINE source source_of(const cpu_gemm *g, int64_t row) {
+  const cpu_windows *w = g->windows;
+  const uint8_t *x = g->x;
+  if (w) {
+    const int64_t line = row / w->line, at = row % w->line;
+    return (source){.x = x + line * w->line_bytes + at * g->ldx,
+                    .scale = (const char *)(w->scale + line * w->scale_line + at * w->scale_row),
+                    .block = w->block,
+                    .ldx = g->ldx,
+                    .scale_row = w->scale_row * (int64_t)sizeof(float),
+                    .zero = (const char *)w->zero - (const char *)w->scale};
+  }
+  x += row * g->ldx;
+  return (source){.x = x,
+                  .scale = (const char *)x + (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
+                  .block = cpu_x_block(DOT_X),
+                  .ldx = g->ldx,
+                  .scale_row = g->ldx,
+                  .zero = cpu_x_blocks(DOT_X, g->k) * (int64_t)sizeof(float)};
+}
+
+V_INLINE vf float_at(const char *p) { return v_set(*(const float *)(const void *)p); }
+
 /* One block of a tile: t += x_scale (factor sum_k(code_x code_w) - x_zero sum); sum[i] of row i. */
-V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const float *scale,
-                        int64_t ldx, int64_t blocks, float *tile) {
+V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
+                        int64_t scale_row, int64_t zero, float *tile) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    const float *at = (const float *)(const void *)((const char *)scale + i * ldx);
-    const vf s = v_set(at[0]), z = v_set(at[blocks]);
+    const char *at = scale + i * scale_row;
+    const vf s = float_at(at), z = float_at(at + zero);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       float *t = tile + i * GEMM_COLS + j * V;
       const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
@@ -30,22 +60,21 @@ V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS],
  *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w). */
 V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead,
                        int64_t ahead_step) {
-  const int64_t block = cpu_x_block(DOT_X), blocks = cpu_x_blocks(DOT_X, g->k), ldx = g->ldx,
-                codes = (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
-  const uint8_t *x = (const uint8_t *)g->x + row * ldx;
-  const float *scale = (const float *)(const void *)(x + codes);
+  const source from = source_of(g, row);
+  const cpu_windows *windows = g->windows;
   const char *w = panel;
   MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
   TILE_STAYS();
-  for (int64_t b = 0, left = g->k; b < blocks; b++, x += block, left -= block) {
-    const int64_t k = left < block ? left : block, steps = (k + 15) / 16 * 4;
+  for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
+    const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4,
+                  x_at = windows ? windows->x_at[b] : b * from.block, scale_at = windows ? windows->scale_at[b] : b;
     const float *factors = (const float *)(const void *)w;
     dot_sums sum;
     w += HEAD;
-    dot_rows(rows, dot_chains(rows), ROUND, steps, x, ldx, w, ahead, ahead_step, sum);
+    dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
-    add_block(rows, sum, factors, scale + b, ldx, blocks, tile);
+    add_block(rows, sum, factors, from.scale + scale_at * (int64_t)sizeof(float), from.scale_row, from.zero, tile);
     TILE_STAYS();
   }
 }
@@ -66,6 +95,71 @@ static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
+/* ---- a finished tile of windows ---- */
+
+V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
+
+#define FINISH_WINDOWS(act)                                                                                 \
+  case act:                                                                                                 \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {                                    \
+      const vf s = v_set(r ? w->residual_scale[row + i] : 0), z = v_set(r ? w->residual_zero[row + i] : 0); \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                                    \
+        vf v = v_add(v_load(tile + j * V), bias[j]);                                                        \
+        if (r) v = v_fma(s, v_sub(load_codes(r + j * V), z), v);                                            \
+        v_store(y + j * V, v_act(act, v, alpha));                                                           \
+      }                                                                                                     \
+      if (r) r += g->ldr;                                                                                   \
+    }                                                                                                       \
+    return;
+
+/* The last columns, and rare activations. */
+static void finish_windows_slowly(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t col) {
+  const cpu_windows *w = g->windows;
+  const int64_t cols = g->n - col < GEMM_COLS ? g->n - col : GEMM_COLS;
+  add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
+  for (int64_t i = 0; i < rows; i++) {
+    float *t = tile + i * GEMM_COLS, *y = g->y + (row + i) * g->ldy + col;
+    const uint8_t *r = w->residual ? w->residual + (row + i) * g->ldr + col : NULL;
+    for (int64_t j = 0; r && j < cols; j++) {
+      const float code = DOT_X == CPU_X_S8B ? (float)(int8_t)r[j] : (float)r[j];
+      t[j] += w->residual_scale[row + i] * (code - w->residual_zero[row + i]);
+    }
+    activate(g->act, g->alpha, t, t, GEMM_COLS);
+    for (int64_t j = 0; j < cols; j += V) v_storen(y + j, v_load(t + j), cols - j);
+  }
+}
+
+static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+  const cpu_windows *w = g->windows;
+  const int64_t col = panel * GEMM_COLS;
+  if (g->n - col >= GEMM_COLS) {
+    vf bias[GEMM_VECS], alpha = v_set(g->alpha);
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) bias[j] = g->bias ? v_load(g->bias + col + j * V) : v_zero();
+    float *y = g->y + row * g->ldy + col;
+    const uint8_t *r = w->residual ? w->residual + row * g->ldr + col : NULL;
+    switch (g->act) {
+      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_NONE)
+      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_RELU)
+      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_GELU)
+      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_SILU)
+    }
+  }
+  finish_windows_slowly(g, tile, row, rows, col);
+}
+
+/* Height of the tile at `row`: those of windows keep to a line. */
+static int64_t height_at(const cpu_gemm *g, int64_t row, int64_t row_end) {
+  const int64_t left = row_end - row, line = g->windows ? g->windows->line - row % g->windows->line : left;
+  return dot_height(line < left ? line : left);
+}
+
+static int64_t tiles_in(const cpu_gemm *g, int64_t row, int64_t row_end) {
+  int64_t tiles = 0;
+  if (!g->windows) return (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS;
+  for (; row < row_end; row += height_at(g, row, row_end)) tiles++;
+  return tiles;
+}
+
 enum { FEW_ROWS = 4, FAR = 4096 }; /* what is read once is asked for so many bytes before */
 
 void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
@@ -73,15 +167,18 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
   const char *w = g->w;
   const bool few = row_end - row <= FEW_ROWS;
   while (row < row_end) {
-    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS), step = ROUND * DOT_STEP / tiles;
+    const int64_t tiles = block_tiles(g, tiles_in(g, row, row_end)), step = ROUND * DOT_STEP / tiles;
     int64_t stop = row;
-    for (int64_t t = 0; t < tiles; t++) stop += dot_height(row_end - stop);
+    for (int64_t t = 0; t < tiles; t++) stop += height_at(g, stop, row_end);
     for (int64_t p = panel; p < panel_end; p++)
       for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
         const char *ahead = few ? w + p * g->panel_bytes + FAR : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
-        rows = dot_height(row_end - i);
+        rows = height_at(g, i, row_end);
         tile_of[rows](g, i, w + p * g->panel_bytes, tile, ahead, step);
-        finish(g, tile, i, rows, p);
+        if (g->windows)
+          finish_windows(g, tile, i, rows, p);
+        else
+          finish(g, tile, i, rows, p);
       }
     row = stop;
   }

@@ -69,6 +69,20 @@ static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
                 scales = cpu_x_blocks(x, k) * 2 * (int64_t)sizeof(float);
   return cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
 }
+/* Rows of x that are windows over an image as codes, channels last, instead of lying one after the other (int8 weights; the
+ * panels are cut into blocks of `block` k, too).  The result is act(x w^T + bias + residual). */
+typedef struct cpu_windows {
+  int64_t line, line_bytes;      /* rows of a line, within which they are ldx bytes apart; bytes from a line's first to the
+                                    next's.      Ranges of rows are whole lines */
+  int64_t block;                 /* k that are neighbours and have one scale; k is a multiple of it.  Up to 15 bytes behind a
+                                    block are read */
+  const int64_t *x_at;           /* [k / block]: where a block begins, in bytes from its row's beginning */
+  const float *scale, *zero;     /* x = (code - zero) * scale: of row 0, */
+  int64_t scale_row, scale_line; /* floats further in the next row, the next line, */
+  const int64_t *scale_at;       /* [k / block] and in a block */
+  const uint8_t *residual;       /* codes [rows][ldr], or NULL */
+  const float *residual_scale, *residual_zero; /* [rows] */
+} cpu_windows;
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
@@ -90,6 +104,7 @@ typedef struct cpu_gemm {
   int64_t ldr;
   int32_t act, glu;
   float alpha;
+  const cpu_windows *windows; /* NULL: rows of x follow each other */
 } cpu_gemm;
 /* Rows [row, row_end) and panels [panel, panel_end) of the result.  A row's result does not depend on which others there
  * are. */
@@ -290,7 +305,7 @@ typedef struct cpu_kernels {
   cpu_to_planes_fn *to_planes;
   cpu_extent_fn *extent;
   cpu_codes_fn *codes;
-  cpu_codes_row_fn *codes_row;
+  cpu_codes_pixels_fn *codes_pixels;
   cpu_pool_fn *pool;
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;

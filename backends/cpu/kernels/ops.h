@@ -155,10 +155,21 @@ typedef struct cpu_coding {
   int32_t most;
   uint8_t flip;
 } cpu_coding;
-/* The same of neighbours, as they lie. */
-typedef void cpu_codes_row_fn(const cpu_coding *how, const float *x, int64_t n, uint8_t *y);
 typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
                           int64_t ldy);
+
+/* Codes of pixels that lie channels last, x[pixels][channels] to y likewise: x ~ (y - zero[p]) * scale[p], a scale for every
+ * `each` pixels (which divides their number), each range cut into `most` equal steps and its codes flipped by `flip`.  Where
+ * an element is not finite the scale is NaN. */
+typedef struct cpu_pixels {
+  const float *x;
+  uint8_t *y;
+  float *scale, *zero; /* [pixels] */
+  int64_t pixels, channels, each;
+  int32_t most; /* 255, 127 */
+  uint8_t flip;
+} cpu_pixels;
+typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 
 /* ---- images ---- */
 

@@ -68,6 +68,10 @@ V_INLINE vf v_load_s8(const int8_t *p) {
 V_INLINE __m128i v_narrow(__m256i x) {
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0xd8));
 }
+/* The same of unsigned ones. */
+V_INLINE vf v_load_u8(const uint8_t *p) {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
 /* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
 V_INLINE void v_store_f16(uint16_t *p, vf x) {
   _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

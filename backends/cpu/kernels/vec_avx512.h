@@ -57,6 +57,10 @@ V_INLINE vf v_load_bf16(const uint16_t *p) {
 V_INLINE vf v_load_s8(const int8_t *p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+/* The same of unsigned ones. */
+V_INLINE vf v_load_u8(const uint8_t *p) {
+  return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
 /* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
 V_INLINE void v_store_f16(uint16_t *p, vf x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));

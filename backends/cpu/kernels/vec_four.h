@@ -62,6 +62,7 @@ V_INLINE vf v_load_f16(const uint16_t *p) {
 V_INLINE vf v_load_bf16(const uint16_t *p) { return (vf)((vu){p[0], p[1], p[2], p[3]} << 16); }
 /* V signed bytes as fp32. */
 V_INLINE vf v_load_s8(const int8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; }
+V_INLINE vf v_load_u8(const uint8_t *p) { return (vf){p[0], p[1], p[2], p[3]}; } /* the same of unsigned ones */
 /* The other way, to nearest, ties to even; v_store_s8 of |x| <= 127. */
 V_INLINE void v_store_f16(uint16_t *p, vf x) {
   for (int i = 0; i < V; i++) p[i] = accel_f32_to_fp16(x[i]);
