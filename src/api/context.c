@@ -6,6 +6,7 @@
 
 #include "api/check.h"
 #include "core/file.h"
+#include "core/room.h"
 
 accel_params accel_params_default(void) {
   return (accel_params){.size = sizeof(accel_params), .log_level = ACCEL_LOG_WARNING};
@@ -61,6 +62,7 @@ void accel_destroy(accel **ctx) {
   accel__arena_free(&c->arena);
   pthread_mutex_destroy(&c->lock);
   free(c);
+  accel__room_trim();
   *ctx = NULL;
 }
 

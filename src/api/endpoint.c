@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/check.h"
+#include "core/room.h"
 #include "dispatch/pack.h"
 #include "dispatch/queue.h"
 #include "dispatch/services.h"
@@ -40,6 +41,7 @@ accel_status accel_trim(accel_endpoint *endpoint) {
   uint64_t released;
   API_BEGIN();
   API_NEED(endpoint);
+  accel__room_trim();
   return accel__endpoint_trim(endpoint, &released);
 }
 

@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "audio/audio.h"
-#include "core/arena.h"
+#include "audio/isa.h"
+#include "core/room.h"
 
 typedef accel__audio_processor processor;
 typedef accel__audio_features features;
@@ -35,23 +36,35 @@ static uint64_t longest_of(const accel__sound *sounds, uint32_t n) {
   return longest;
 }
 
+#define BODY "audio/features_body.h"
+#include "audio/bodies.h"
+
+/* ---- Whisper ---- */
+
 /* A copy of `n` samples, then `value` up to `length`. */
 static float *padded(const float *samples, uint64_t n, uint64_t length, float value) {
-  float *out = malloc((length + 1) * sizeof *out);
+  float *out = accel__room((length + 1) * sizeof *out);
   if (!out) return NULL;
-  if (n > length) n = length;
   memcpy(out, samples, n * sizeof *out);
   for (uint64_t i = n; i < length; i++) out[i] = value;
   return out;
 }
 
-/* ---- Whisper ---- */
-
-/* Logarithms of mel energies end 8 below the highest, then (x + 4) / 4. */
-static void whisper_range(float *x, int64_t n) {
-  float highest = -INFINITY;
-  for (int64_t i = 0; i < n; i++) highest = x[i] > highest ? x[i] : highest;
-  for (int64_t i = 0; i < n; i++) x[i] = ((x[i] > highest - 8.0f ? x[i] : highest - 8.0f) + 4.0f) / 4.0f;
+/* The logarithms of mel energies [mels, frames] of one sound: they end 8 below the highest, then (x + 4) / 4. */
+static accel_status whisper_one(const processor *p, const accel__sound *sound, uint64_t length, int64_t frames,
+                                accel__pool *pool, float *x) {
+  const accel__audio_isa isa = accel__audio_isa_here();
+  const int64_t n = p->bank.mels * frames;
+  float *own = NULL;
+  if (sound->frames < length) {
+    own = padded(sound->samples, sound->frames, length, p->padding_value);
+    if (!own) return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  accel_status status =
+      accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length, 0, frames, pool, x, 1, frames);
+  accel__room_free(own);
+  if (status == ACCEL_OK) ACCEL__BY_ISA(isa, levels, x, n, ACCEL__BY_ISA(isa, highest, x, n) - 8.0f);
+  return status;
 }
 
 static accel_status whisper(const processor *p, const accel__sound *sounds, uint32_t n, const accel__audio_options *how,
@@ -65,13 +78,7 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
   ACCEL_TRY(make_values(out, "input_features", 3, n, p->bank.mels, frames, 0));
   if (p->attention_mask) ACCEL_TRY(make_mask(out, n, frames));
   for (uint32_t i = 0; i < n; i++) {
-    float *x = out->values + (int64_t)i * p->bank.mels * frames,
-          *samples = padded(sounds[i].samples, sounds[i].frames, length, p->padding_value);
-    if (!samples) return accel__no_memory(length * sizeof *samples);
-    accel_status status = accel__spectrogram_run(s, samples, length, 0, frames, pool, x, 1, frames);
-    free(samples);
-    ACCEL_TRY(status);
-    whisper_range(x, p->bank.mels * frames);
+    ACCEL_TRY(whisper_one(p, &sounds[i], length, frames, pool, out->values + (int64_t)i * p->bank.mels * frames));
     for (int64_t f = 0; out->mask && f < frames; f++) out->mask[i * frames + f] = (uint64_t)(f * s->hop) < sounds[i].frames;
   }
   return ACCEL_OK;
@@ -79,32 +86,12 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
 
 /* ---- Wav2Vec2 ---- */
 
-/* Sum over the samples of x - middle, or of its square: fp32 side by side for a short while, then double. */
-static double sum_of(const float *x, uint64_t n, float middle, bool squares) {
-  enum { PARTS = 16, BLOCK = 16 * PARTS };
-  double sum = 0.0;
-  uint64_t i = 0;
-  for (; i + BLOCK <= n; i += BLOCK) {
-    float part[PARTS] = {0};
-    for (int b = 0; b < BLOCK; b += PARTS)
-      for (int k = 0; k < PARTS; k++) {
-        const float d = x[i + (uint64_t)(b + k)] - middle;
-        part[k] += squares ? d * d : d;
-      }
-    for (int k = 0; k < PARTS; k++) sum += (double)part[k];
-  }
-  for (; i < n; i++) {
-    const double d = (double)(x[i] - middle);
-    sum += squares ? d * d : d;
-  }
-  return sum;
-}
-
 /* Zero mean and unit variance over n samples. */
 static void normalise(const float *from, uint64_t n, float *x) {
-  const float mean = (float)(sum_of(from, n, 0.0f, false) / (double)n);
-  const float scale = (float)(1.0 / sqrt(sum_of(from, n, mean, true) / (double)n + 1e-7));
-  for (uint64_t i = 0; i < n; i++) x[i] = (from[i] - mean) * scale;
+  const accel__audio_isa isa = accel__audio_isa_here();
+  const float mean = (float)(ACCEL__BY_ISA(isa, sum_of, from, n, 0.0f, false) / (double)n);
+  const float scale = (float)(1.0 / sqrt(ACCEL__BY_ISA(isa, sum_of, from, n, mean, true) / (double)n + 1e-7));
+  ACCEL__BY_ISA(isa, scaled, from, n, mean, scale, x);
 }
 
 static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uint32_t n, features *out) {
@@ -270,7 +257,7 @@ accel_status accel__audio_features_of(const processor *p, const accel__sound *so
 }
 
 void accel__audio_features_free(features *f) {
-  free(f->values);
+  accel__room_free(f->values);
   free(f->mask);
   free(f->is_longer);
   *f = (features){0};

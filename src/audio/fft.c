@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef accel__fft_vec vec;
+#include "audio/isa.h"
 
 accel_status accel__fft_new(int32_t n, accel__fft *out) {
   const double pi = 3.14159265358979323846;
@@ -31,24 +31,20 @@ void accel__fft_free(accel__fft *fft) {
   fft->twiddle = NULL;
 }
 
+int32_t accel__fft_lanes(void) { return accel__audio_isa_here() == ACCEL__AUDIO_AVX512 ? 8 : 4; }
+
 accel_status accel__fft_room_new(const accel__fft *fft, accel__fft_room *out) {
-  const size_t n = (size_t)fft->n;
-  vec *at = aligned_alloc(sizeof(vec), 4 * n * sizeof(vec));
-  *out = (accel__fft_room){.re = {at, at + 2 * n}, .im = {at + n, at + 3 * n}, .block = at};
-  return at ? ACCEL_OK : accel__no_memory(4 * n * sizeof(vec));
+  const size_t n = (size_t)fft->n * ACCEL__FFT_MOST_LANES;
+  double *at = aligned_alloc(ACCEL__FFT_MOST_LANES * sizeof *at, 4 * n * sizeof *at);
+  *out = (accel__fft_room){.re = {at, at + 2 * n}, .im = {at + n, at + 3 * n}};
+  return at ? ACCEL_OK : accel__no_memory(4 * n * sizeof *at);
 }
 
-void accel__fft_room_free(accel__fft_room *room) { free(room->block); }
+void accel__fft_room_free(accel__fft_room *room) { free(room->re[0]); }
 
 #define BODY "audio/fft_body.h"
-#include "audio/twice.h"
+#include "audio/bodies.h"
 
-void accel__fft_power(const accel__fft *fft, accel__fft_room *room, double (*power)[ACCEL__FFT_FRAMES]) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    power_avx2(fft, room, power);
-    return;
-  }
-#endif
-  power_any(fft, room, power);
+void accel__fft_power(const accel__fft *fft, accel__fft_room *room, double *power) {
+  ACCEL__BY_ISA(accel__audio_isa_here(), power, fft, room, power);
 }

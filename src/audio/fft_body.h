@@ -1,11 +1,14 @@
 /* fft_body.h - the passes of fft.c, compiled once an instruction set: TARGET is the attribute, the macros below name the
  * copies. */
-#define pass      FFT_NAME(pass)
-#define put       FFT_NAME(put)
-#define radix_4   FFT_NAME(radix_4)
-#define radix_5   FFT_NAME(radix_5)
-#define radix_any FFT_NAME(radix_any)
-#define FFT_POWER FFT_NAME(power)
+#define pass      FOR_ISA(pass)
+#define put       FOR_ISA(put)
+#define radix_4   FOR_ISA(radix_4)
+#define radix_5   FOR_ISA(radix_5)
+#define radix_any FOR_ISA(radix_any)
+#define FFT_POWER FOR_ISA(power)
+#define vec       FOR_ISA(vec)
+
+typedef double vec __attribute__((vector_size(LANES * sizeof(double)), may_alias));
 
 /* What one pass works on: parts of length radix * m, `stride` of them interleaved.  Twiddles: exponents are below n. */
 typedef struct pass {
@@ -82,14 +85,14 @@ static TARGET void radix_any(const pass *a) {
 }
 
 /* Z = X + i Y of two real signals: X = (Z[k] + Z*[n-k]) / 2, Y = (Z[k] - Z*[n-k]) / 2i. */
-static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, double (*power)[ACCEL__FFT_FRAMES]) {
+static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, double *power) {
   int from = 0;
   pass a = {.twiddle = (const double(*)[2])fft->twiddle, .n = fft->n, .m = fft->n, .stride = 1};
   for (int32_t i = 0; i < fft->passes; i++, from = !from) {
     a.radix = fft->radix[i];
     a.m /= a.radix;
-    a.xr = room->re[from], a.xi = room->im[from];
-    a.yr = room->re[!from], a.yi = room->im[!from];
+    a.xr = (const vec *)room->re[from], a.xi = (const vec *)room->im[from];
+    a.yr = (vec *)room->re[!from], a.yi = (vec *)room->im[!from];
     if (a.radix == 4)
       radix_4(&a);
     else if (a.radix == 5)
@@ -98,13 +101,13 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
       radix_any(&a);
     a.stride *= a.radix;
   }
-  const vec *re = room->re[from], *im = room->im[from];
+  const vec *re = (const vec *)room->re[from], *im = (const vec *)room->im[from];
   for (int32_t k = 0; k <= fft->n / 2; k++) {
     const int32_t c = k ? fft->n - k : 0;
     const vec xr = (re[k] + re[c]) * 0.5, xi = (im[k] - im[c]) * 0.5, yr = (im[k] + im[c]) * 0.5, yi = (re[c] - re[k]) * 0.5;
     const vec first = xr * xr + xi * xi, second = yr * yr + yi * yi;
-    memcpy(power[k], &first, sizeof first);
-    memcpy(power[k] + ACCEL__FFT_LANES, &second, sizeof second);
+    memcpy(power + k * 2 * LANES, &first, sizeof first);
+    memcpy(power + k * 2 * LANES + LANES, &second, sizeof second);
   }
 }
 
@@ -114,3 +117,4 @@ static TARGET void FFT_POWER(const accel__fft *fft, accel__fft_room *room, doubl
 #undef radix_5
 #undef radix_any
 #undef FFT_POWER
+#undef vec

@@ -6,6 +6,7 @@
 
 #include "audio/audio.h"
 #include "audio/fft.h"
+#include "audio/isa.h"
 
 /* ---- the mel scale: O'Shaughnessy's (HTK, Kaldi), and Slaney's, straight up to 1 kHz ---- */
 
@@ -79,9 +80,10 @@ typedef struct run {
   float *out;
   const double *window; /* [frame] */
   accel__fft fft;
-  accel__fft_room *room;              /* one a worker */
-  double (*power)[ACCEL__FFT_FRAMES]; /* [workers][bins] */
-  bool avx2;
+  accel__fft_room *room; /* one a worker */
+  double *power;         /* [workers][bins][2 lanes] */
+  accel__audio_isa isa;
+  int32_t lanes; /* frames in a vector; twice as many go through one transform */
 } run;
 
 int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
@@ -93,19 +95,11 @@ int64_t accel__spectrogram_frames(const accel__spectrogram *s, uint64_t n) {
   return n < (uint64_t)s->frame ? 0 : (int64_t)(1 + (n - (uint64_t)s->frame) / (uint64_t)s->hop);
 }
 
-typedef accel__fft_vec vec;
 typedef float floats __attribute__((vector_size(4 * sizeof(float))));
-typedef uint64_t words __attribute__((vector_size(sizeof(vec))));
-_Static_assert(ACCEL__FFT_LANES == 4, "mel_body.h turns four by four");
+typedef double doubles __attribute__((vector_size(4 * sizeof(double))));
 
 #define BODY "audio/mel_body.h"
-#include "audio/twice.h"
-
-#if defined(__x86_64__)
-#define CALL(name, ...) (r->avx2 ? name##_avx2(__VA_ARGS__) : name##_any(__VA_ARGS__))
-#else
-#define CALL(name, ...) name##_any(__VA_ARGS__)
-#endif
+#include "audio/bodies.h"
 
 /* Sample i of the signal, mirrored at its ends. */
 static double sample(const run *r, int64_t i) {
@@ -117,50 +111,50 @@ static double sample(const run *r, int64_t i) {
 /* Where frame `index` begins; below 0 where it is mirrored. */
 static int64_t begin_of(const run *r, int64_t index) { return index * r->s->hop - (r->s->center ? r->s->frame / 2 : 0); }
 
-/* The first `have` of four frames from `index` on into the lanes of x, ready for the transform; others are zeros. */
-static void take_frames(const run *r, int64_t index, int64_t have, vec *x) {
+/* The first `have` of `lanes` frames from `index` on into the lanes of x, ready for the transform; others are zeros. */
+static void take_frames(const run *r, int64_t index, int64_t have, double *x) {
   const accel__spectrogram *s = r->s;
-  const int64_t begin = begin_of(r, index);
-  if (have >= ACCEL__FFT_LANES && begin >= 0 && begin + 3 * s->hop + s->frame <= (int64_t)r->n) {
-    CALL(gather, r->samples + begin, s->hop, s->frame, x);
+  const int64_t begin = begin_of(r, index), lanes = r->lanes;
+  if (have >= lanes && begin >= 0 && begin + (lanes - 1) * s->hop + s->frame <= (int64_t)r->n) {
+    ACCEL__BY_ISA(r->isa, gather, r->samples + begin, s->hop, s->frame, x);
   } else {
-    for (int32_t i = 0; i < s->frame; i++)
-      for (int lane = 0; lane < ACCEL__FFT_LANES; lane++)
-        x[i][lane] = lane < have ? sample(r, begin + lane * s->hop + i) : 0.0;
+    for (int64_t i = 0; i < s->frame; i++)
+      for (int64_t lane = 0; lane < lanes; lane++)
+        x[i * lanes + lane] = lane < have ? sample(r, begin + lane * s->hop + i) : 0.0;
   }
-  memset(x + s->frame, 0, (size_t)(s->fft - s->frame) * sizeof *x);
-  CALL(shape, s, r->window, x);
+  memset(x + s->frame * lanes, 0, (size_t)((s->fft - s->frame) * lanes) * sizeof *x);
+  ACCEL__BY_ISA(r->isa, shape, s, r->window, x);
 }
 
-/* Nothing but zeros in any of eight frames, or near them. */
+/* Nothing but zeros in any of the frames of a task, or near them. */
 static bool is_silent(const run *r, int64_t index) {
-  int64_t at = begin_of(r, index) - r->s->frame, end = begin_of(r, index + ACCEL__FFT_FRAMES) + 2 * r->s->frame;
+  int64_t at = begin_of(r, index) - r->s->frame, end = begin_of(r, index + 2 * r->lanes) + 2 * r->s->frame;
   if (at < 0) at = 0;
   if (end > (int64_t)r->n) end = (int64_t)r->n;
   while (at < end && r->samples[at] == 0.0f) at++;
   return at >= end;
 }
 
-/* Eight frames from `index` on. */
+/* Twice `lanes` frames. */
 static void task(void *arg, uint32_t index, uint32_t worker) {
   const run *r = arg;
   const accel__mel_bank *bank = r->s->bank;
-  const int64_t begin = (int64_t)index * ACCEL__FFT_FRAMES;
-  const int64_t frames = r->count - begin < ACCEL__FFT_FRAMES ? r->count - begin : ACCEL__FFT_FRAMES;
+  const int64_t lanes = r->lanes, begin = (int64_t)index * 2 * lanes;
+  const int64_t frames = r->count - begin < 2 * lanes ? r->count - begin : 2 * lanes;
   accel__fft_room *room = &r->room[worker];
-  double(*power)[ACCEL__FFT_FRAMES] = r->power + (size_t)worker * (size_t)bank->bins;
+  double *power = r->power + (int64_t)worker * bank->bins * 2 * lanes;
   const bool sound = !is_silent(r, r->first + begin);
   const double least = (double)r->s->floor,
                times = r->s->log == ACCEL__LOG_E ? 1.0 : (r->s->log == ACCEL__LOG_DB ? 10.0 : 1.0) / log(10.0);
   if (sound) {
     take_frames(r, r->first + begin, frames, room->re[0]);
-    take_frames(r, r->first + begin + ACCEL__FFT_LANES, frames - ACCEL__FFT_LANES, room->im[0]);
+    take_frames(r, r->first + begin + lanes, frames - lanes, room->im[0]);
     accel__fft_power(&r->fft, room, power);
   }
   for (int32_t m = 0; m < bank->mels; m++) {
-    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_FRAMES];
-    CALL(energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
-         (const double(*)[ACCEL__FFT_FRAMES])power + bank->first[m], least, times, y);
+    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_MOST_FRAMES];
+    ACCEL__BY_ISA(r->isa, energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
+                  power + bank->first[m] * 2 * lanes, least, times, y);
     for (int64_t f = 0; f < frames; f++) to[f * r->frame_stride] = y[f];
   }
 }
@@ -189,19 +183,17 @@ accel_status accel__spectrogram_run(const accel__spectrogram *s, const float *sa
            .count = count,
            .frame_stride = frame_stride,
            .mel_stride = mel_stride,
-           .out = out};
-#if defined(__x86_64__)
-  r.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#endif
+           .out = out,
+           .isa = accel__audio_isa_here(),
+           .lanes = accel__fft_lanes()};
+  const size_t power_bytes = (size_t)workers * (size_t)s->bank->bins * 2 * (size_t)r.lanes * sizeof *r.power;
   double *window = hann(s->frame, s->symmetric);
   r.window = window;
   r.room = calloc(workers, sizeof *r.room);
-  r.power = malloc((size_t)workers * (size_t)s->bank->bins * sizeof *r.power);
-  accel_status status = window && r.room && r.power
-                            ? accel__fft_new(s->fft, &r.fft)
-                            : accel__no_memory((size_t)workers * (size_t)s->bank->bins * sizeof *r.power);
+  r.power = malloc(power_bytes);
+  accel_status status = window && r.room && r.power ? accel__fft_new(s->fft, &r.fft) : accel__no_memory(power_bytes);
   for (uint32_t w = 0; status == ACCEL_OK && w < workers; w++) status = accel__fft_room_new(&r.fft, &r.room[w]);
-  const uint32_t tasks = (uint32_t)((count + ACCEL__FFT_FRAMES - 1) / ACCEL__FFT_FRAMES);
+  const uint32_t tasks = (uint32_t)((count + 2 * r.lanes - 1) / (2 * r.lanes));
   if (status == ACCEL_OK && pool) accel__pool_run(pool, tasks, task, &r);
   for (uint32_t t = 0; status == ACCEL_OK && !pool && t < tasks; t++) task(&r, t, 0);
   for (uint32_t w = 0; r.room && w < workers; w++) accel__fft_room_free(&r.room[w]);

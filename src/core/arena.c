@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "core/file.h"
 
@@ -93,20 +92,4 @@ void accel__arena_free(accel__arena *arena) {
     free(b);
   }
   arena->bytes = 0;
-}
-
-void *accel__room(size_t bytes) {
-  const size_t huge = (size_t)2 << 20;
-  void *room = NULL;
-  if (bytes < huge / 2) {
-    room = malloc(bytes ? bytes : 1);
-  } else if (bytes <= SIZE_MAX - huge) {
-    const size_t all = (bytes + huge - 1) / huge * huge;
-    room = aligned_alloc(huge, all);
-#if defined(MADV_HUGEPAGE)
-    if (room) (void)madvise(room, all, MADV_HUGEPAGE); /* advice only */
-#endif
-  }
-  if (!room) accel__no_memory(bytes);
-  return room;
 }

@@ -20,8 +20,4 @@ char *accel__arena_string(accel__arena *arena, const char *string);
 char *accel__arena_printf(accel__arena *arena, const char *format, ...) ACCEL_PRINTF(2, 3);
 void accel__arena_free(accel__arena *arena); /* everything; the arena is empty and usable again */
 
-/* Memory for a result, not zeroed: free() it.  From 1 MiB on in huge pages where the system has them, which are faster to
- * come by than as many small ones.  NULL when it is refused (accel__no_memory was called). */
-void *accel__room(size_t bytes);
-
 #endif

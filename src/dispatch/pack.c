@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/room.h"
+
 enum { MAX_INPUTS = 8 };
 
 /* How the rows of one run lie in the padded tensors. */
@@ -40,7 +42,7 @@ accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tens
     size_t name = strlen(like[i].name) + 1;
     *t = like[i];
     /* data first, so that it keeps malloc's alignment; the name sits behind it */
-    t->data = bytes < SIZE_MAX - name ? calloc(1, bytes + name) : NULL;
+    t->data = bytes < SIZE_MAX - name ? accel__room_of_zeros(bytes + name) : NULL;
     list->n = i + 1;
     if (!t->data) {
       list->n = i;
@@ -55,7 +57,7 @@ accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tens
 
 void accel__tensors_free(accel_tensors **tensors) {
   if (!tensors || !*tensors) return;
-  for (uint32_t i = 0; i < (*tensors)->n; i++) free((*tensors)->item[i].data);
+  for (uint32_t i = 0; i < (*tensors)->n; i++) accel__room_free((*tensors)->item[i].data);
   free(*tensors);
   *tensors = NULL;
 }

@@ -1,7 +1,7 @@
 /* image.c - any picture file, upright. */
 #include "vision/image.h"
 
-#include "core/arena.h"
+#include "core/room.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ accel_status accel__image_new(int64_t width, int64_t height, const char *name, a
 }
 
 void accel__image_free(accel__image *image) {
-  if (!image->borrowed) free(image->pixels);
+  if (!image->borrowed) accel__room_free(image->pixels);
   *image = (accel__image){0};
 }
 

@@ -19,7 +19,7 @@
 #define ACCEL__IMAGE_MAX_PIXELS INT64_C(178956970)
 
 typedef struct accel__image {
-  uint8_t *pixels; /* [height, width, 3] RGB; malloc'd */
+  uint8_t *pixels; /* [height, width, 3] RGB; accel__room */
   int32_t width, height;
   bool borrowed; /* the pixels are another image's, which outlives this one */
 } accel__image;  /* {0} is empty */

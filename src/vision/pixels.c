@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/arena.h"
+#include "core/room.h"
 #include "vision/processor.h"
 #include "vision/resize_passes.h"
 
@@ -122,32 +122,30 @@ static accel_status shape(const processor *p, accel__image *image, accel__pool *
   return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
 }
 
-/* Pixel values as the class computes them in fp32, (x - offset) / scale or x * scale: with both steps, mean and std are
- * divided by the factor instead. */
+/* Pixel values as the class computes them in fp32: with both steps, mean and std are divided by the factor instead. */
 typedef struct levels {
-  bool divides;
-  float offset[3], scale[3], of[3][256];
+  accel__scaling how;
+  float of[3][256];
 } levels;
 
 static void make_levels(const processor *p, levels *out) {
   const float inverse = p->do_rescale ? (float)(1.0 / p->rescale_factor) : 1.0f;
-  out->divides = p->do_normalize;
+  accel__scaling *h = &out->how;
+  h->divides = p->do_normalize;
   for (int c = 0; c < 3; c++) {
-    out->offset[c] = (float)p->mean[c] * inverse;
-    out->scale[c] = out->divides ? (float)p->std[c] * inverse : p->do_rescale ? (float)p->rescale_factor : 1.0f;
+    h->offset[c] = (float)p->mean[c] * inverse;
+    h->scale[c] = h->divides ? (float)p->std[c] * inverse : p->do_rescale ? (float)p->rescale_factor : 1.0f;
     for (int v = 0; v < 256; v++)
-      out->of[c][v] = out->divides ? ((float)v - out->offset[c]) / out->scale[c] : (float)v * out->scale[c];
+      out->of[c][v] = h->divides ? ((float)v - h->offset[c]) / h->scale[c] : (float)v * h->scale[c];
   }
 }
 
 /* Planes of [3, height, width]; those of a smaller picture fill the upper left corner. */
 static void spread(const accel__image *image, const levels *l, int64_t height, int64_t width, float *out) {
-  const bool fast = accel__resize_passes();
   for (int64_t y = 0; y < image->height; y++) {
     const uint8_t *row = image->pixels + (size_t)(y * image->width * 3);
     float *const to[3] = {out + y * width, out + (height + y) * width, out + (2 * height + y) * width};
-    int64_t x = fast ? accel__spread_row(row, image->width, l->offset, l->scale, l->divides, to) : 0;
-    for (; x < image->width; x++)
+    for (int64_t x = accel__spread_row(row, image->width, &l->how, to); x < image->width; x++)
       for (int c = 0; c < 3; c++) to[c][x] = l->of[c][row[3 * x + c]];
   }
 }
@@ -347,7 +345,9 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
     spread(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
     for (int64_t y = 0; out->mask && y < height; y++) {
       int64_t *row = out->mask + ((int64_t)i * height + y) * width;
-      for (int64_t x = 0; x < width; x++) row[x] = y < images[i].height && x < images[i].width;
+      const int64_t ones = y < images[i].height ? images[i].width : 0;
+      for (int64_t x = 0; x < ones; x++) row[x] = 1;
+      for (int64_t x = ones; x < width; x++) row[x] = 0;
     }
   }
   return ACCEL_OK;
@@ -377,8 +377,8 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
 }
 
 void accel__pixels_free(accel__pixels *px) {
-  free(px->values);
-  free(px->mask);
+  accel__room_free(px->values);
+  accel__room_free(px->mask);
   free(px->sizes);
   free(px->grid);
   *px = (accel__pixels){0};

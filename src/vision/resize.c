@@ -40,7 +40,7 @@ static const struct {
                [ACCEL__BOX] = {box, 0.5},
                [ACCEL__HAMMING] = {hamming, 1.0}};
 
-/* ---- one pass ---- */
+/* ---- weights ---- */
 
 typedef struct weights {
   int32_t taps, precision; /* room of each output, fractional bits */
@@ -109,106 +109,134 @@ static accel_status make_weights(int32_t in, int32_t out, accel__filter filter, 
   return make_narrow(out, rounding, w);
 }
 
+static void weights_free(weights *w) {
+  free(w->block);
+  free(w->narrow_block);
+}
+
+/* ---- the two passes ---- */
+
 static uint8_t clip(int32_t sum, int32_t precision) {
   const int32_t v = sum >> precision;
   return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-typedef struct pass {
-  const accel__image *from;
-  accel__image *to;
-  const weights *w;
-} pass;
-
-enum { ROWS = 16 }; /* of the result in one task */
-
-static int32_t row_end(const pass *p, uint32_t task) {
-  const int32_t end = (int32_t)(task + 1) * ROWS;
-  return end < p->to->height ? end : p->to->height;
-}
-
-/* Two rows at a time. */
-static void narrow_columns(const pass *p, uint32_t task) {
-  const size_t bytes = (size_t)p->from->width * 3, to_bytes = (size_t)p->to->width * 3;
-  for (int32_t y = (int32_t)task * ROWS, end = row_end(p, task); y < end; y += 2) {
-    const bool two = y + 1 < end;
-    const uint8_t *row = p->from->pixels + (size_t)y * bytes;
-    uint8_t *out = p->to->pixels + (size_t)y * to_bytes;
-    accel__resize_columns(&p->w->narrow, row, two ? row + bytes : NULL,
-                          (int64_t)((size_t)(p->from->height - y - two) * bytes), p->to->width, out,
-                          two ? out + to_bytes : NULL);
-  }
-}
-
-static void columns_task(void *arg, uint32_t task, uint32_t worker) {
-  const pass *p = arg;
-  const weights *w = p->w;
-  (void)worker;
+/* `rows` rows of an image from row `y` on to w's width: out [rows][width] pixels. */
+static void columns(const weights *w, const accel__image *from, int32_t y, int32_t rows, int32_t width, uint8_t *out) {
+  const size_t stride = (size_t)from->width * 3;
+  const uint8_t *row = from->pixels + (size_t)y * stride;
   if (w->narrow.weight) {
-    narrow_columns(p, task);
+    accel__resize_columns(&w->narrow, row, stride, (int64_t)((size_t)(from->height - y) * stride), rows, width, out);
     return;
   }
-  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task); y++) {
-    const uint8_t *row = p->from->pixels + (size_t)y * (size_t)p->from->width * 3;
-    uint8_t *out = p->to->pixels + (size_t)y * (size_t)p->to->width * 3;
-    for (int32_t x = 0; x < p->to->width; x++) {
+  for (int32_t r = 0; r < rows; r++, row += stride)
+    for (int32_t x = 0; x < width; x++, out += 3) {
       const int32_t *weight = w->weight + (size_t)x * (size_t)w->taps, half = w->precision ? 1 << (w->precision - 1) : 0;
       const uint8_t *at = row + (size_t)w->first[x] * 3;
-      int32_t r = half, g = half, b = half;
+      int32_t red = half, green = half, blue = half;
       for (int32_t k = 0; k < w->count[x]; k++) {
-        r += weight[k] * at[3 * k];
-        g += weight[k] * at[3 * k + 1];
-        b += weight[k] * at[3 * k + 2];
+        red += weight[k] * at[3 * k];
+        green += weight[k] * at[3 * k + 1];
+        blue += weight[k] * at[3 * k + 2];
       }
-      out[3 * x] = clip(r, w->precision);
-      out[3 * x + 1] = clip(g, w->precision);
-      out[3 * x + 2] = clip(b, w->precision);
+      out[0] = clip(red, w->precision);
+      out[1] = clip(green, w->precision);
+      out[2] = clip(blue, w->precision);
     }
-  }
 }
 
-static void rows_task(void *arg, uint32_t task, uint32_t worker) {
+/* Output row y from rows of `bytes` bytes, `from` being the first that it needs. */
+static void one_row(const weights *w, const uint8_t *from, int32_t bytes, int32_t y, uint8_t *out) {
   enum { PART = 192 }; /* bytes of a row summed at a time */
-  const pass *p = arg;
-  const weights *w = p->w;
-  const int32_t bytes = p->to->width * 3;
-  (void)worker;
-  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task) && w->narrow.weight; y++)
-    accel__resize_rows(&w->narrow, p->from->pixels, bytes, y, p->to->pixels + (size_t)y * (size_t)bytes);
-  for (int32_t y = (int32_t)task * ROWS; y < row_end(p, task) && !w->narrow.weight; y++) {
-    const int32_t *weight = w->weight + (size_t)y * (size_t)w->taps;
-    const uint8_t *from = p->from->pixels + (size_t)w->first[y] * (size_t)bytes;
-    uint8_t *out = p->to->pixels + (size_t)y * (size_t)bytes;
-    for (int32_t begin = 0; begin < bytes; begin += PART) {
-      const int32_t n = bytes - begin < PART ? bytes - begin : PART;
-      int32_t sum[PART];
-      for (int32_t i = 0; i < n; i++) sum[i] = w->precision ? 1 << (w->precision - 1) : 0;
-      for (int32_t k = 0; k < w->count[y]; k++)
-        for (int32_t i = 0; i < n; i++) sum[i] += weight[k] * from[(size_t)k * (size_t)bytes + (size_t)(begin + i)];
-      for (int32_t i = 0; i < n; i++) out[begin + i] = clip(sum[i], w->precision);
-    }
+  if (w->narrow.weight) {
+    accel__resize_row(&w->narrow, from, bytes, y, out);
+    return;
+  }
+  const int32_t *weight = w->weight + (size_t)y * (size_t)w->taps;
+  for (int32_t begin = 0; begin < bytes; begin += PART) {
+    const int32_t n = bytes - begin < PART ? bytes - begin : PART;
+    int32_t sum[PART];
+    for (int32_t i = 0; i < n; i++) sum[i] = w->precision ? 1 << (w->precision - 1) : 0;
+    for (int32_t k = 0; k < w->count[y]; k++)
+      for (int32_t i = 0; i < n; i++) sum[i] += weight[k] * from[(size_t)k * (size_t)bytes + (size_t)(begin + i)];
+    for (int32_t i = 0; i < n; i++) out[begin + i] = clip(sum[i], w->precision);
   }
 }
 
-static accel_status filter_pass(accel__image *image, int32_t width, int32_t height, accel__filter filter,
-                                accel__rounding rounding, accel__pool *pool) {
-  const bool columns = width != image->width;
-  weights w = {0};
-  accel__image to = {0};
-  accel_status status = columns ? make_weights(image->width, width, filter, rounding, &w)
-                                : make_weights(image->height, height, filter, rounding, &w);
-  if (status == ACCEL_OK) status = accel__image_unset(width, height, "the resized image", &to);
-  if (status == ACCEL_OK) {
-    pass p = {.from = image, .to = &to, .w = &w};
-    const uint32_t tasks = (uint32_t)((height + ROWS - 1) / ROWS);
-    if (pool) accel__pool_run(pool, tasks, columns ? columns_task : rows_task, &p);
-    for (uint32_t t = 0; t < tasks && !pool; t++) (columns ? columns_task : rows_task)(&p, t, 0);
-    accel__image_free(image);
-    *image = to;
+/* The result in parts of some rows each, which go on by themselves: rows that the second pass needs are made by the first
+ * just before, in a little room of the part's own. */
+enum { PART_ROWS = 32, ROOM_ROWS = 16 }; /* fewest rows of a part; rows of the room beside those of one filter */
+typedef struct job {
+  const accel__image *from;
+  accel__image *to;
+  const weights *across, *down; /* NULL: that side stays */
+  int32_t parts, room_rows;
+  uint8_t *room; /* [parts][room_rows][bytes of a row of the result] */
+} job;
+
+static void part_task(void *arg, uint32_t part, uint32_t worker) {
+  const job *j = arg;
+  (void)worker;
+  const int32_t height = j->to->height, y0 = (int32_t)((int64_t)height * part / j->parts),
+                y1 = (int32_t)((int64_t)height * (part + 1) / j->parts);
+  const size_t bytes = (size_t)j->to->width * 3;
+  uint8_t *out = j->to->pixels + (size_t)y0 * bytes;
+  if (!j->down) {
+    columns(j->across, j->from, y0, y1 - y0, j->to->width, out);
+    return;
   }
-  free(w.block);
-  free(w.narrow_block);
-  return status;
+  uint8_t *room = j->room + (size_t)part * (size_t)j->room_rows * bytes;
+  const int32_t *first = j->down->first, *count = j->down->count, last = first[y1 - 1] + count[y1 - 1];
+  int32_t begin = first[y0], end = begin; /* rows that are in the room */
+  for (int32_t y = y0; y < y1; y++, out += bytes) {
+    if (j->across && first[y] + count[y] > end) {
+      if (first[y] < end)
+        memmove(room, room + (size_t)(first[y] - begin) * bytes, (size_t)(end - first[y]) * bytes);
+      else
+        end = first[y];
+      begin = first[y];
+      const int32_t more = begin + j->room_rows < last ? (begin + j->room_rows - end) / 4 * 4 : last - end;
+      columns(j->across, j->from, end, more, j->to->width, room + (size_t)(end - begin) * bytes);
+      end += more;
+    }
+    one_row(j->down, j->across ? room + (size_t)(first[y] - begin) * bytes : j->from->pixels + (size_t)first[y] * bytes,
+            (int32_t)bytes, y, out);
+  }
+}
+
+static accel_status filtered(accel__image *image, int32_t width, int32_t height, accel__filter filter,
+                             accel__rounding rounding, accel__pool *pool) {
+  weights across = {0}, down = {0};
+  accel__image to = {0};
+  job j = {.from = image, .to = &to, .parts = pool ? (int32_t)accel__pool_size(pool) : 1};
+  accel_status status = ACCEL_OK;
+  if (j.parts > height / PART_ROWS) j.parts = height / PART_ROWS > 0 ? height / PART_ROWS : 1;
+  if (width != image->width) {
+    status = make_weights(image->width, width, filter, rounding, &across);
+    j.across = &across;
+  }
+  if (status == ACCEL_OK && height != image->height) {
+    status = make_weights(image->height, height, filter, rounding, &down);
+    j.down = &down;
+  }
+  if (status == ACCEL_OK) status = accel__image_unset(width, height, "the resized image", &to);
+  if (status == ACCEL_OK && j.across && j.down) {
+    j.room_rows = down.taps + ROOM_ROWS;
+    j.room = malloc((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
+    if (!j.room) status = accel__no_memory((size_t)j.parts * (size_t)j.room_rows * (size_t)width * 3);
+  }
+  for (uint32_t t = 0; status == ACCEL_OK && t < (uint32_t)j.parts && !pool; t++) part_task(&j, t, 0);
+  if (status == ACCEL_OK && pool) accel__pool_run(pool, (uint32_t)j.parts, part_task, &j);
+  free(j.room);
+  weights_free(&across);
+  weights_free(&down);
+  if (status != ACCEL_OK) {
+    accel__image_free(&to);
+    return status;
+  }
+  accel__image_free(image);
+  *image = to;
+  return ACCEL_OK;
 }
 
 /* Source of each output pixel, the one under its middle: Pillow adds up the steps in double precision, torch
@@ -248,13 +276,13 @@ accel_status accel__image_resize(accel__image *image, int32_t width, int32_t hei
     return accel__fail(ACCEL_ERROR_ARGUMENT, "an image cannot be resized to %d x %d", width, height);
   if (width == image->width && height == image->height) return ACCEL_OK;
   if (filter == ACCEL__NEAREST) return nearest(image, width, height, rounding);
-  if (width != image->width) ACCEL_TRY(filter_pass(image, width, image->height, filter, rounding, pool));
-  return height != image->height ? filter_pass(image, width, height, filter, rounding, pool) : ACCEL_OK;
+  return filtered(image, width, height, filter, rounding, pool);
 }
 
 accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width, int32_t height,
                                const uint8_t fill[3]) {
   accel__image to;
+  if (!left && !top && width == image->width && height == image->height) return ACCEL_OK;
   ACCEL_TRY(accel__image_unset(width, height, "the cropped image", &to));
   for (int32_t y = 0; y < height; y++) {
     const int64_t sy = (int64_t)top + y;

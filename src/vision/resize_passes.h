@@ -8,6 +8,7 @@
 #define ACCEL_VISION_RESIZE_PASSES_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct accel__taps {
@@ -18,15 +19,18 @@ typedef struct accel__taps {
 
 /* Whether this processor has them. */
 bool accel__resize_passes(void);
-/* One output row from one input row of `width` RGB pixels; `next` is the row below, done as well when it is not NULL.
- * readable: bytes from the later row's first one to the end of its picture. */
-void accel__resize_columns(const accel__taps *t, const uint8_t *row, const uint8_t *next, int64_t readable, int32_t width,
-                           uint8_t *out, uint8_t *out_next);
-/* Output row y from rows of `bytes` bytes. */
-void accel__resize_rows(const accel__taps *t, const uint8_t *pixels, int64_t bytes, int32_t y, uint8_t *out);
-/* to[c][x] = (byte - offset[c]) / scale[c], or byte * scale[c], for the first pixels of a row of n, as many as are done at a
- * time: answers how many. */
-int64_t accel__spread_row(const uint8_t *row, int64_t n, const float offset[3], const float scale[3], bool divides,
-                          float *const to[3]);
+/* Rows of RGB pixels to other widths: `rows` of them, row r at from + r * stride; readable: bytes from `from` to the end of
+ * the picture.  out [rows][width] pixels without gaps. */
+void accel__resize_columns(const accel__taps *t, const uint8_t *from, size_t stride, int64_t readable, int32_t rows,
+                           int32_t width, uint8_t *out);
+/* Output row y from rows of `bytes` bytes, `from` being the first that it needs. */
+void accel__resize_row(const accel__taps *t, const uint8_t *from, int64_t bytes, int32_t y, uint8_t *out);
+/* How a byte of each colour becomes a value. */
+typedef struct accel__scaling {
+  bool divides;
+  float offset[3], scale[3]; /* (byte - offset) / scale, or, unless it divides, byte * scale */
+} accel__scaling;
+/* Values of the first pixels of a row of n, as many as are done at a time: answers how many. */
+int64_t accel__spread_row(const uint8_t *row, int64_t n, const accel__scaling *how, float *const to[3]);
 
 #endif

@@ -79,21 +79,23 @@ static void power_spectra(void **state) {
     accel__fft_room room;
     assert_int_equal(accel__fft_new(n, &fft), ACCEL_OK);
     assert_int_equal(accel__fft_room_new(&fft, &room), ACCEL_OK);
-    double(*power)[ACCEL__FFT_FRAMES] = malloc((size_t)(n / 2 + 1) * sizeof *power), *x = malloc((size_t)n * 8 * sizeof *x);
+    const int lanes = accel__fft_lanes(), frames = 2 * lanes;
+    double *power = malloc((size_t)(n / 2 + 1) * (size_t)frames * sizeof *power),
+           *x = malloc((size_t)(n * frames) * sizeof *x);
     for (int32_t i = 0; i < n; i++)
-      for (int f = 0; f < 8; f++) {
+      for (int f = 0; f < frames; f++) {
         x[f * n + i] = sin(1.7 * i * (f + 1) + f) + 0.1 * f;
-        (f < 4 ? room.re : room.im)[0][i][f % 4] = x[f * n + i];
+        (f < lanes ? room.re : room.im)[0][i * lanes + f % lanes] = x[f * n + i];
       }
     accel__fft_power(&fft, &room, power);
     for (int32_t k = 0; k <= n / 2; k++)
-      for (int f = 0; f < 8; f++) {
+      for (int f = 0; f < frames; f++) {
         double re = 0.0, im = 0.0;
         for (int32_t i = 0; i < n; i++) {
           re += x[f * n + i] * cos(2.0 * M_PI * k * i / n);
           im += x[f * n + i] * sin(2.0 * M_PI * k * i / n);
         }
-        assert_true(fabs(power[k][f] - (re * re + im * im)) < 1e-9 * n * n);
+        assert_true(fabs(power[k * frames + f] - (re * re + im * im)) < 1e-9 * n * n);
       }
     free(power);
     free(x);
