@@ -86,7 +86,8 @@ static void run_gemm(images *j, const kit_launch *l) {
 static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
   const images *j = arg;
   const int64_t all = j->c.count * j->c.outputs, size_in = cpu_area(j->c.plane.in), size_out = cpu_area(j->c.plane.out);
-  for (int64_t i = cpu_share(all, index, j->pixel_parts); i < cpu_share(all, index + 1, j->pixel_parts); i++) {
+  const int64_t first = cpu_share(all, index, j->pixel_parts);
+  for (int64_t i = first; i < cpu_share(all, index + 1, j->pixel_parts); i++) {
     const int64_t o = i % j->c.outputs;
     cpu_depthwise g = {.plane = j->c.plane,
                        .x = j->c.x + (i / j->c.outputs * j->c.w->groups + o / j->c.w->rows) * size_in,
@@ -95,7 +96,8 @@ static void depthwise_task(void *arg, uint32_t index, uint32_t worker) {
                        .y = j->c.y + i * size_out,
                        .bias = j->c.bias ? j->c.bias[o] : 0.0f,
                        .act = j->c.act,
-                       .alpha = j->c.alpha};
+                       .alpha = j->c.alpha,
+                       .again = i > first};
     j->c.kernels->depthwise(&g, j->workspace + worker * j->room);
   }
 }

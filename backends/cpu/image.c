@@ -42,8 +42,10 @@ static void pool_adaptive(const cpu_plane *p, const float *x, bool max, float *y
 static void pool_task(void *arg, uint32_t task, uint32_t worker) {
   const pool_job *j = arg;
   const int64_t in = cpu_area(j->g.plane.in), out = cpu_area(j->g.plane.out);
-  for (int64_t i = cpu_share(j->planes, task, j->tasks); i < cpu_share(j->planes, task + 1, j->tasks); i++) {
+  const int64_t first = cpu_share(j->planes, task, j->tasks);
+  for (int64_t i = first; i < cpu_share(j->planes, task + 1, j->tasks); i++) {
     cpu_pool g = j->g;
+    g.again = i > first;
     g.x = j->x + i * in;
     g.y = j->y + i * out;
     if (j->whole)

@@ -74,6 +74,16 @@ static cpu_plane random_plane(int64_t most) {
   return p;
 }
 
+/* Lines that follow each other: stride and dilation 1 downwards, 3, 5 or 7 high. */
+static cpu_plane lines_plane(int64_t most) {
+  cpu_plane p = random_plane(most);
+  p.kernel[0] = 3 + 2 * pick(0, 2);
+  p.stride[0] = p.dilation[0] = 1;
+  p.in[0] = pick(p.kernel[0], most);
+  p.out[0] = p.in[0] + p.begin[0] + p.end[0] - p.kernel[0] + 1;
+  return p;
+}
+
 /* A 1x1 kernel without anything around it. */
 static cpu_plane point_plane(int64_t most) {
   cpu_plane p = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
@@ -199,11 +209,17 @@ static void test_winograd(void) {
 
 static void test_depthwise_and_pool(void) {
   for (int round = 0; round < 60; round++) {
-    cpu_plane p = random_plane(round % 4 ? 20 : 70);
+    cpu_plane p = round % 3 == 1 ? lines_plane(round % 4 ? 20 : 70) : random_plane(round % 4 ? 20 : 70);
     int64_t out = cpu_area(p.out);
     float *x = filled(cpu_area(p.in)), *w = filled(cpu_area(p.kernel)), *y = guard(out),
           *workspace = guard(cpu_depthwise_layout(&p).all);
     cpu_depthwise d = {.plane = p, .x = x, .w = w, .y = y, .bias = 0.25f, .residual = round % 2 ? filled(out) : NULL};
+    if (round % 5 < 2) { /* another image before this one */
+      cpu_depthwise before = d;
+      before.x = filled(cpu_area(p.in));
+      kernels.depthwise(&before, workspace);
+      d.again = true;
+    }
     kernels.depthwise(&d, workspace);
     for (int64_t i = 0; i < out; i++) {
       double sum = 0.25 + (d.residual ? d.residual[i] : 0.0);

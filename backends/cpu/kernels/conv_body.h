@@ -60,7 +60,7 @@ static void lay_panel(const cpu_conv_gemm *g, const segment *s, int n, int64_t c
       if (y < 0 || y >= p->in[0])
         for (int64_t j = 0; j < s[i].n; j += V) v_storen(to + s[i].lane + j, v_zero(), s[i].n - j);
       else if (s[i].n < GEMM_COLS || p->stride[1] > 2 || x < 0 || x + (GEMM_COLS - 1) * p->stride[1] >= p->in[1])
-        copy_run(row, p->in[1], x, p->stride[1], s[i].n, 0.0f, to + s[i].lane);
+        lay_run(row, p->in[1], x, p->stride[1], s[i].n, 0.0f, false, to + s[i].lane);
       else if (p->stride[1] == 1)
         for (int j = 0; j < GEMM_VECS; j++) v_store(to + j * V, v_load(row + x + j * V));
       else
@@ -214,7 +214,7 @@ static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t t
   const cpu_plane *p = &g->plane;
   const int64_t taps = p->kernel[1], channels = g->k / taps;
   for (int64_t c = 0; c < channels; c++)
-    copy_run(g->x + c * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, rows_of_x + c * pitch);
+    lay_run(g->x + c * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, rows_of_x + c * pitch);
   for (int64_t c = 0; c < channels; c++)
     for (int64_t i = tile; i < tile_end; i++) {
       const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
@@ -284,60 +284,110 @@ void CPU_NAME(conv, GEMM_TILE)(const cpu_conv_gemm *g, int64_t pixel, int64_t pi
 
 /* ---- depthwise ---- */
 
-/* y[rows][vecs * V] from (row, col) on, the last columns masked. */
+/* sum to y from (row, col) on, columns behind the last one masked. */
+V_INLINE void depthwise_store(const cpu_depthwise *g, int64_t row, int64_t col, vf sum) {
+  const int64_t to = row * g->plane.out[1] + col, left = g->plane.out[1] - col;
+  if (left <= 0) return;
+  if (g->residual) sum = v_add(sum, v_loadn(g->residual + to, left));
+  v_storen(g->y + to, sum, left);
+}
+
+/* Where column kx of the kernel meets the laid-out x of column 0. */
+V_INLINE const float *depthwise_column(const cpu_plane *p, const cpu_depthwise_plan *l, const float *x, int64_t kx) {
+  const int64_t at = kx * p->dilation[1];
+  return p->stride[1] == 1 ? x + at : x + at % p->stride[1] * l->pitch + at / p->stride[1];
+}
+
+/* y[rows][vecs * V] from (row, col) on. */
 V_INLINE void depthwise_block(const int rows, const int vecs, const cpu_depthwise *g, const cpu_depthwise_plan *l,
                               const float *x, int64_t row, int64_t col) {
   const cpu_plane *p = &g->plane;
   const int64_t line = p->stride[1] * l->pitch, step = p->stride[0] * line;
-  vf sum[8][2];
+  vf sum[4][2];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_set(g->bias); }
   }
-  for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-    for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
-      const int64_t at = kx * p->dilation[1];
-      const float *from =
-          x + row * step + ky * p->dilation[0] * line + at % p->stride[1] * l->pitch + at / p->stride[1] + col;
+  for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
+    const float *from = depthwise_column(p, l, x, kx) + row * step + col;
+    for (int64_t ky = 0; ky < p->kernel[0]; ky++, from += p->dilation[0] * line) {
       vf w = v_set(g->w[ky * p->kernel[1] + kx]);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
         MICRO_UNROLL for (int j = 0; j < vecs; j++) { sum[i][j] = v_fma(w, v_load(from + i * step + j * V), sum[i][j]); }
       }
     }
+  }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
-      const int64_t to = (row + i) * p->out[1] + col + j * V, left = p->out[1] - col - j * V;
-      if (left > 0) {
-        if (g->residual) sum[i][j] = v_add(sum[i][j], v_loadn(g->residual + to, left));
-        v_storen(g->y + to, sum[i][j], left);
-      }
-    }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) { depthwise_store(g, row + i, col + j * V, sum[i][j]); }
   }
 }
 
+/* The same of one vector for a kernel whose lines follow each other (stride and dilation 1 downwards) and whose height is
+ * known: x is read once for all rows of y that it reaches. */
+V_INLINE void depthwise_lines(const int rows, const int height, const cpu_depthwise *g, const cpu_depthwise_plan *l,
+                              const float *x, int64_t row, int64_t col) {
+  const cpu_plane *p = &g->plane;
+  const int64_t line = p->stride[1] * l->pitch;
+  vf sum[8], w[7];
+  MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i] = v_set(g->bias); }
+  for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
+    const float *from = depthwise_column(p, l, x, kx) + row * line + col;
+    MICRO_UNROLL for (int ky = 0; ky < height; ky++) { w[ky] = v_set(g->w[ky * p->kernel[1] + kx]); }
+    MICRO_UNROLL for (int r = 0; r < rows + height - 1; r++) {
+      vf v = v_load(from + r * line);
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        if (r >= i && r < i + height) sum[i] = v_fma(w[r - i], v, sum[i]);
+      }
+    }
+  }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) { depthwise_store(g, row + i, col, sum[i]); }
+}
+
 typedef void (*depthwise_fn)(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, int64_t row, int64_t col);
-#define DEPTHWISE(rows, vecs)                                                                                             \
-  static void depthwise_##rows##_##vecs(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, int64_t row, \
-                                        int64_t col) {                                                                    \
-    depthwise_block(rows, vecs, g, l, x, row, col);                                                                       \
+#define DEPTHWISE(kind, rows, n)                                                                                   \
+  static void depthwise_##kind##_##n##_##rows(const cpu_depthwise *g, const cpu_depthwise_plan *l, const float *x, \
+                                              int64_t row, int64_t col) {                                          \
+    depthwise_##kind(rows, n, g, l, x, row, col);                                                                  \
   }
 /* clang-format off */
-DEPTHWISE(1, 1) DEPTHWISE(2, 1) DEPTHWISE(3, 1) DEPTHWISE(4, 1) DEPTHWISE(5, 1) DEPTHWISE(6, 1) DEPTHWISE(7, 1) DEPTHWISE(8, 1)
-DEPTHWISE(1, 2) DEPTHWISE(2, 2) DEPTHWISE(3, 2) DEPTHWISE(4, 2)
-static const depthwise_fn narrow[] = {NULL, depthwise_1_1, depthwise_2_1, depthwise_3_1, depthwise_4_1,
-                                      depthwise_5_1, depthwise_6_1, depthwise_7_1, depthwise_8_1};
-static const depthwise_fn broad[] = {NULL, depthwise_1_2, depthwise_2_2, depthwise_3_2, depthwise_4_2};
+DEPTHWISE(block, 1, 1) DEPTHWISE(block, 2, 1) DEPTHWISE(block, 3, 1) DEPTHWISE(block, 4, 1)
+DEPTHWISE(block, 1, 2) DEPTHWISE(block, 2, 2) DEPTHWISE(block, 3, 2) DEPTHWISE(block, 4, 2)
+#define DEPTHWISE_LINES(height)                                                                                              \
+  DEPTHWISE(lines, 1, height) DEPTHWISE(lines, 2, height) DEPTHWISE(lines, 3, height) DEPTHWISE(lines, 4, height)            \
+  DEPTHWISE(lines, 5, height) DEPTHWISE(lines, 6, height) DEPTHWISE(lines, 7, height) DEPTHWISE(lines, 8, height)            \
+  static const depthwise_fn lines_##height[] = {NULL, depthwise_lines_##height##_1, depthwise_lines_##height##_2,            \
+                                                depthwise_lines_##height##_3, depthwise_lines_##height##_4,                  \
+                                                depthwise_lines_##height##_5, depthwise_lines_##height##_6,                  \
+                                                depthwise_lines_##height##_7, depthwise_lines_##height##_8};
+DEPTHWISE_LINES(3) DEPTHWISE_LINES(5) DEPTHWISE_LINES(7)
+static const depthwise_fn blocks_1[] = {NULL, depthwise_block_1_1, depthwise_block_1_2, depthwise_block_1_3, depthwise_block_1_4};
+static const depthwise_fn blocks_2[] = {NULL, depthwise_block_2_1, depthwise_block_2_2, depthwise_block_2_3, depthwise_block_2_4};
 /* clang-format on */
+
+/* The functions for 1, 2 .. *most rows of y and the columns that each of them makes. */
+static const depthwise_fn *depthwise_choice(const cpu_plane *p, int64_t *most, int64_t *step) {
+  *most = 8;
+  *step = V;
+  if (p->stride[0] == 1 && p->dilation[0] == 1) {
+    if (p->kernel[0] == 3) return lines_3;
+    if (p->kernel[0] == 5) return lines_5;
+    if (p->kernel[0] == 7) return lines_7;
+  }
+  *most = 4;
+  if (p->out[1] <= V) return blocks_1;
+  *step = 2 * V;
+  return blocks_2;
+}
 
 void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
   const cpu_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
-  const bool one = p->out[1] <= V;
-  const int64_t most = one ? 8 : 4, step = one ? V : 2 * V;
-  lay_plane(p, g->x, &l, 0.0f, workspace);
+  int64_t most, step;
+  const depthwise_fn *run = depthwise_choice(p, &most, &step);
+  lay_plane(p, g->x, &l, 0.0f, g->again, workspace);
   for (int64_t row = 0, rows; row < p->out[0]; row += rows) { /* blocks as equal in height as whole rows allow */
     const int64_t left = p->out[0] - row, blocks = (left + most - 1) / most;
     rows = (left + blocks - 1) / blocks;
-    for (int64_t col = 0; col < p->out[1]; col += step) (one ? narrow : broad)[rows](g, &l, workspace, row, col);
+    for (int64_t col = 0; col < p->out[1]; col += step) run[rows](g, &l, workspace, row, col);
   }
   if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)(g->act, g->alpha, g->y, g->y, p->out[0] * p->out[1]);
 }

@@ -47,7 +47,7 @@ V_INLINE void pool_rows(const int max, const int nan, const cpu_pool *g, const c
 void CPU_NAME(pool, plane)(const cpu_pool *g, float *workspace) {
   const cpu_plane *p = &g->plane;
   const cpu_depthwise_plan l = cpu_depthwise_layout(p);
-  lay_plane(p, g->x, &l, g->max ? -INFINITY : 0.0f, workspace);
+  lay_plane(p, g->x, &l, g->max ? -INFINITY : 0.0f, g->again, workspace);
   if (!g->max)
     pool_rows(0, 0, g, &l, workspace);
   else if (holds_nan(g->x, p->in[0] * p->in[1]))

@@ -2,6 +2,7 @@
 #ifndef ACCEL_CPU_KERNELS_OPS_H
 #define ACCEL_CPU_KERNELS_OPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* ---- conv ---- */
@@ -104,6 +105,7 @@ typedef struct cpu_depthwise {
   float bias;
   int32_t act;
   float alpha;
+  bool again; /* the call before had the same plane and workspace: what surrounds x is there */
 } cpu_depthwise;
 typedef void cpu_depthwise_fn(const cpu_depthwise *g, float *workspace);
 /* Where the zero-bordered copy of x lies in the workspace: [rows][stride[1]][pitch] floats, columns sorted by their
@@ -114,9 +116,8 @@ typedef struct cpu_depthwise_plan {
 static inline cpu_depthwise_plan cpu_depthwise_layout(const cpu_plane *p) {
   cpu_depthwise_plan l;
   l.rows = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
-  l.pitch = p->out[1] + (p->kernel[1] - 1) * p->dilation[1] / p->stride[1] +
-            32; /* whole vectors are read behind the last column */
-  l.all = l.rows * p->stride[1] * l.pitch;
+  l.pitch = p->out[1] + (p->kernel[1] - 1) * p->dilation[1] / p->stride[1];
+  l.all = l.rows * p->stride[1] * l.pitch + 32; /* whole vectors are read behind the last column, also of the last row */
   return l;
 }
 
@@ -179,6 +180,7 @@ typedef struct cpu_pool {
   const float *x, *row_count, *col_count; /* [in], [out[0]], [out[1]] */
   float *y;
   int32_t max;
+  bool again; /* as in cpu_depthwise */
 } cpu_pool;
 typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as for depthwise */
 
