@@ -7,15 +7,29 @@ enum { FOLD_ROWS = 64 }; /* rows of one partial sum: keeps the error of long sum
 /* 0, or NaN when x is: infinities are clamped first. */
 V_INLINE vf nan_only(vf x) { return v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), x))); }
 
-static void sum_columns(const float *x, int64_t n, int64_t stride, const float *weight, vf scale, float *y, int64_t left) {
-  vf total = v_zero();
+/* vecs vectors of columns, `left` of which are there. */
+V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t stride, const float *weight, vf scale, float *y,
+                        int64_t left) {
+  vf total[4], part[4];
+  for (int j = 0; j < vecs; j++) total[j] = v_zero();
   for (int64_t k = 0; k < n;) {
     const int64_t stop = k + FOLD_ROWS < n ? k + FOLD_ROWS : n;
-    vf part = v_zero();
-    for (; k < stop; k++) part = v_fma(v_set(weight ? weight[k] : 1.0f), v_loadn(x + k * stride, left), part);
-    total = v_add(total, part);
+    for (int j = 0; j < vecs; j++) part[j] = v_zero();
+    for (; k < stop; k++) {
+      const float *row = x + k * stride;
+      vf w = v_set(weight ? weight[k] : 1.0f);
+      for (int j = 0; j < vecs; j++) part[j] = v_fma(w, vecs > 1 ? v_load(row + j * V) : v_loadn(row, left), part[j]);
+    }
+    for (int j = 0; j < vecs; j++) total[j] = v_add(total[j], part[j]);
   }
-  v_storen(y, v_mul(total, scale), left);
+  for (int j = 0; j < vecs; j++) v_storen(y + j * V, v_mul(total[j], scale), left - j * V);
+}
+
+/* Four vectors at a time: a line of memory is used whole, and its neighbours are on their way. */
+static void sum_columns(const float *x, int64_t n, int64_t stride, const float *weight, vf scale, float *y, int64_t cols) {
+  int64_t c = 0;
+  for (; c + 4 * V <= cols; c += 4 * V) sum_block(4, x + c, n, stride, weight, scale, y + c, cols - c);
+  for (; c < cols; c += V) sum_block(1, x + c, n, stride, weight, scale, y + c, cols - c);
 }
 
 static void most_columns(const float *x, int64_t n, int64_t stride, int smallest, float *y, int64_t left) {
@@ -53,14 +67,13 @@ static float mean_scale(int32_t kind, const float *weight, int64_t n) {
 
 void CPU_NAME(fold, column)(int32_t kind, const float *x, int64_t n, int64_t stride, const float *weight, float *y,
                             int64_t cols) {
-  vf scale = v_set(mean_scale(kind, weight, n));
+  if (kind == ACCEL_PLUGIN_REDUCE_SUM || kind == ACCEL_PLUGIN_REDUCE_MEAN) {
+    sum_columns(x, n, stride, weight, v_set(mean_scale(kind, weight, n)), y, cols);
+    return;
+  }
   for (int64_t c = 0; c < cols; c += V) {
     const int64_t left = cols - c;
     switch (kind) {
-      case ACCEL_PLUGIN_REDUCE_SUM:
-      case ACCEL_PLUGIN_REDUCE_MEAN:
-        sum_columns(x + c, n, stride, weight, scale, y + c, left);
-        break;
       case ACCEL_PLUGIN_REDUCE_MAX:
       case ACCEL_PLUGIN_REDUCE_MIN:
         most_columns(x + c, n, stride, kind == ACCEL_PLUGIN_REDUCE_MIN, y + c, left);
