@@ -201,15 +201,25 @@ void CPU_NAME(choose, row)(int32_t real, const void *mask, int32_t mask_step, co
   }
 }
 
+V_INLINE vf wave(int32_t cosine, vf x) {
+  vf s, c;
+  v_sincos(x, &s, &c);
+  return cosine ? c : s;
+}
+
+/* What an angle's result is depends on that angle alone: large ones are libm's. */
 void CPU_NAME(wave, row)(int32_t cosine, const float *x, float *y, int64_t n) {
-  for (int64_t i = 0; i < n; i += V) {
-    const int64_t left = n - i;
-    vf v = v_loadn(x + i, left), s, c;
-    if (v_largest(v_max(v_abs(v), v_zero())) <= V_ANGLE_LIMIT) {
-      v_sincos(v, &s, &c);
-      v_storen(y + i, cosine ? c : s, left);
-    } else {
-      for (int64_t k = i; k < i + V && k < n; k++) y[k] = cosine ? cosf(x[k]) : sinf(x[k]);
+  for (int64_t i = 0, stop; i < n; i = stop) {
+    stop = n - i > 16 * V ? i + 16 * V : n;
+    vf most = v_zero();
+    for (int64_t k = i; k < stop; k += V) most = v_max(v_abs(v_loadn(x + k, stop - k)), most); /* never NaN */
+    const bool large = v_largest(most) > V_ANGLE_LIMIT;
+    for (int64_t k = i; k < stop; k += V) {
+      float t[V];
+      for (int64_t j = 0; large && j < V && k + j < stop; j++) t[j] = cosine ? cosf(x[k + j]) : sinf(x[k + j]);
+      vf v = v_loadn(x + k, stop - k), w = wave(cosine, v);
+      if (large) w = v_select(v_lt(v_set(V_ANGLE_LIMIT), v_abs(v)), v_loadn(t, stop - k), w);
+      v_storen(y + k, w, stop - k);
     }
   }
 }
