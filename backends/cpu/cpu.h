@@ -36,10 +36,11 @@ typedef struct cpu_linear {
 
 typedef struct cpu_weight {
   bool raw;      /* some op reads all of it as fp32: data */
-  bool gathered; /* gather reads rows of it: data, or table when nothing else asks for fp32 */
+  bool gathered; /* gather reads rows of it: data, or, when nothing else asks for fp32, panels or table */
   bool mapped;   /* weight_map is held until cleanup */
   const float *data;
-  float *copy; /* of a mapping that is not aligned, or not fp32 */
+  float *copy;    /* of a mapping that is not aligned, or not fp32 */
+  int32_t panels; /* index + 1 of the linear in whose panels its rows are; 0 none */
   accel_matrix table;
 } cpu_weight;
 
@@ -61,6 +62,9 @@ typedef struct cpu_self {
   cpu_convs convs;
   cpu_moes moes;
 } cpu_self;
+
+/* What the panels of a linear have in common: pack.h. */
+cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *linear);
 
 int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error);
 void cpu_close(void *self);

@@ -1,4 +1,5 @@
-/* gather.c - rows of a table by number; tables of weights stay in their own format (cpu_weight.table). */
+/* gather.c - rows of a table by number; tables of weights stay in their own format (cpu_weight.table), or are the panels of
+ * a linear that multiplies by them (cpu_weight.panels): one copy serves a tied vocabulary. */
 #include <string.h>
 
 #include "cpu.h"
@@ -9,7 +10,9 @@ static const double NS_COPY = 0.3, NS_WIDEN = 0.6; /* rough nanoseconds an eleme
 typedef struct gather_job {
   const cpu_kernels *kernels;
   const char *table;          /* rows of 4-byte elements, or */
+  const cpu_linear *linear;   /* in the panels of a linear, or */
   const accel_matrix *matrix; /* rows of any format */
+  cpu_panel shape;            /* of linear */
   float value[256];           /* of every 8-bit code before scaling */
   const int32_t *index;
   char *y;
@@ -40,13 +43,20 @@ static void widen_row(const gather_job *j, int64_t row, float *y) {
   }
 }
 
+static void unpack_row(const gather_job *j, int64_t row, float *y) {
+  const cpu_linear *l = j->linear;
+  cpu_panel_row(&j->shape, l->packed + (uint64_t)(row / j->shape.cols) * l->panel_bytes, (int32_t)(row % j->shape.cols), y);
+}
+
 static void gather_task(void *arg, uint32_t i, uint32_t worker) {
   const gather_job *j = arg;
   const int64_t bytes = j->cols * 4;
   (void)worker;
   for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
     float *y = (float *)(void *)(j->y + r * bytes);
-    if (j->matrix)
+    if (j->linear)
+      unpack_row(j, j->index[r], y);
+    else if (j->matrix)
       widen_row(j, j->index[r], y);
     else
       memcpy(y, j->table + j->index[r] * bytes, (size_t)bytes);
@@ -75,13 +85,18 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
       .kernels = &s->kernels, .table = table->data, .index = kit_i32(index), .y = out->data, .rows = index->elements};
   j.cols = table->dim[0] ? table->elements / table->dim[0] : 0;
   j.scale = out->dtype == ACCEL_PLUGIN_F32 ? (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0) : 1.0f;
-  if (!j.table) j.matrix = &s->weight[table->weight].table;
+  if (!j.table && s->weight[table->weight].panels) {
+    j.linear = &s->linear[s->weight[table->weight].panels - 1];
+    j.shape = cpu_linear_shape(&s->kernels, j.linear);
+  } else if (!j.table) {
+    j.matrix = &s->weight[table->weight].table;
+  }
   if (j.matrix && by_value(j.matrix)) find_values(&j);
   for (int64_t i = 0; i < j.rows; i++)
     if (j.index[i] < 0 || j.index[i] >= table->dim[0])
       return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "index %d at position %lld is outside 0..%lld", j.index[i],
                              (long long)i, (long long)table->dim[0] - 1);
-  j.tasks = cpu_tasks(l, j.rows, (j.matrix ? NS_WIDEN : NS_COPY) * (double)j.cols);
+  j.tasks = cpu_tasks(l, j.rows, (j.matrix || j.linear ? NS_WIDEN : NS_COPY) * (double)j.cols);
   cpu_parallel(l, j.tasks, gather_task, &j);
   return ACCEL_PLUGIN_OK;
 }

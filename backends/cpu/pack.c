@@ -5,16 +5,17 @@ typedef struct form_info {
   bool (*takes)(const accel_plugin_format *f); /* NULL: every format of its store */
   uint64_t (*bytes)(const cpu_panel *p);
   void (*pack)(const cpu_panel *p, const cpu_column *column, void *panel);
+  void (*row)(const cpu_panel *p, const void *panel, int32_t col, float *y); /* NULL: rows are not read back */
 } form_info;
 
 static const form_info forms[CPU_FORM_COUNT] = {
-    [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack},
-    [CPU_FORM_BF16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack},
-    [CPU_FORM_F16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack},
-    [CPU_FORM_E4M3] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack},
-    [CPU_FORM_E5M2] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack},
-    [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack},
-    [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack},
+    [CPU_FORM_F32] = {NULL, cpu_f32_panel_bytes, cpu_f32_panel_pack, cpu_f32_panel_row},
+    [CPU_FORM_BF16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
+    [CPU_FORM_F16] = {NULL, cpu_half_panel_bytes, cpu_half_panel_pack, cpu_half_panel_row},
+    [CPU_FORM_E4M3] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
+    [CPU_FORM_E5M2] = {cpu_f8_takes, cpu_f8_panel_bytes, cpu_f8_panel_pack, cpu_f8_panel_row},
+    [CPU_FORM_I8] = {cpu_i8_takes, cpu_i8_panel_bytes, cpu_i8_panel_pack, cpu_i8_panel_row},
+    [CPU_FORM_I4] = {cpu_i4_takes, cpu_i4_panel_bytes, cpu_i4_panel_pack, NULL},
 };
 
 static cpu_form natural(const accel_plugin_format *f) {
@@ -45,6 +46,8 @@ cpu_form cpu_form_of(const cpu_kernels *kernels, const accel_plugin_format *form
 
 uint64_t cpu_panel_bytes(const cpu_panel *p) { return (forms[p->form].bytes(p) + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN; }
 void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) { forms[p->form].pack(p, column, panel); }
+bool cpu_panel_reads(cpu_form form) { return forms[form].row; }
+void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) { forms[p->form].row(p, panel, col, y); }
 
 /* ---- fp32: [k][cols] ---- */
 
@@ -78,4 +81,9 @@ void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *pane
             from->from ? from->from->f32[from->from->trans ? j * from->from->n + from->row : from->row * p->k + j] : 0.0f;
       }
   }
+}
+
+void cpu_f32_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
+  const float *from = panel;
+  for (int64_t j = 0; j < p->k; j++) y[j] = from[j * p->cols + col];
 }

@@ -42,17 +42,27 @@ uint64_t cpu_panel_bytes(const cpu_panel *p);
 /* Fills a panel (64-byte aligned) from column[cols]. */
 void cpu_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
-/* One line a form. */
+/* Whether the rows that a panel was packed from can be read back: all forms but I4. */
+bool cpu_panel_reads(cpu_form form);
+/* The row of k elements that column `col` of a panel was packed from, as fp32: the numbers of its format, except that in
+ * E4M3 all elements of a group that holds a NaN are. */
+void cpu_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
+
+/* Three lines a form. */
 uint64_t cpu_f32_panel_bytes(const cpu_panel *p);
 void cpu_f32_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+void cpu_f32_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 uint64_t cpu_half_panel_bytes(const cpu_panel *p);
 void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+void cpu_half_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 bool cpu_f8_takes(const accel_plugin_format *format);
 uint64_t cpu_f8_panel_bytes(const cpu_panel *p);
 void cpu_f8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+void cpu_f8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 bool cpu_i8_takes(const accel_plugin_format *format);
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p);
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
+void cpu_i8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y);
 bool cpu_i4_takes(const accel_plugin_format *format);
 uint64_t cpu_i4_panel_bytes(const cpu_panel *p);
 void cpu_i4_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);

@@ -60,3 +60,14 @@ void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel
     }
   }
 }
+
+void cpu_i8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
+  const char *block = panel;
+  for (int64_t at = 0; at < p->k; at += block_of(p)) {
+    const int64_t k = p->k - at < block_of(p) ? p->k - at : block_of(p);
+    const float factor = ((const float *)(const void *)block)[col];
+    const int8_t *codes = (const int8_t *)block + 2 * sizeof(float) * (size_t)p->cols + 4 * col;
+    for (int64_t j = 0; j < k; j++) y[at + j] = (float)codes[j / 4 * 4 * p->cols + j % 4] * factor;
+    block += 2 * sizeof(float) * (size_t)p->cols + (size_t)(p->cols * padded(k));
+  }
+}

@@ -35,6 +35,19 @@ void cpu_half_panel_pack(const cpu_panel *p, const cpu_column *column, void *pan
     }
 }
 
+void cpu_half_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
+  enum { CHUNK = 256 };
+  const bool apart = p->form == CPU_FORM_F16;
+  const int64_t next = apart ? p->cols : 1, first = apart ? col : 2 * (int64_t)col;
+  uint16_t chunk[CHUNK];
+  for (int64_t at = 0, n; at < p->k; at += n) {
+    const uint16_t *from = (const uint16_t *)panel + at * p->cols + first;
+    n = p->k - at < CHUNK ? p->k - at : CHUNK;
+    for (int64_t j = 0; j < n; j++) chunk[j] = from[j / 2 * 2 * p->cols + j % 2 * next];
+    p->kernels->widen(apart ? ACCEL_PLUGIN_F16 : ACCEL_PLUGIN_BF16, chunk, y + at, n);
+  }
+}
+
 /* ---- 8 bits ---- */
 
 bool cpu_f8_takes(const accel_plugin_format *f) {
@@ -77,4 +90,16 @@ void cpu_f8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel
       to[0] = row ? row[2 * j] : 0;
       to[1] = row && 2 * j + 1 < p->k ? row[2 * j + 1] : 0;
     }
+}
+
+void cpu_f8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float *y) {
+  const bool e4m3 = p->form == CPU_FORM_E4M3;
+  const int64_t groups = accel_groups(p->k, p->format->group_k), size = p->format->group_k ? p->format->group_k : p->k;
+  const float *scale = panel;
+  const uint8_t *from = (const uint8_t *)(scale + groups * p->cols) + 2 * (int64_t)col;
+  for (int64_t j = 0; j < p->k; j++) {
+    const uint8_t code = from[j / 2 * 2 * p->cols + j % 2];
+    const float of_group = scale[j / size * p->cols + col];
+    y[j] = e4m3 ? accel_e4m3_to_f32(code) * (of_group * 0x1p-8f) : accel_e5m2_to_f32(code) * of_group;
+  }
 }

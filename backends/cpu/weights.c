@@ -51,11 +51,16 @@ static bool gathers(const accel_plugin_program *p, const accel_plugin_node *n, u
 
 static bool small(const accel_plugin_weight *w) { return (uint64_t)kit_weight_elements(w) * sizeof(float) < SMALL; }
 
+/* Whether the panels of a settled linear hold the rows of weight `w` one after the other: gather needs no table then. */
+static bool holds_rows(const cpu_linear *l, int32_t w) {
+  return l->w == w && l->gate < 0 && l->glu == ACCEL_PLUGIN_GLU_NONE && !l->trans && cpu_panel_reads(l->form);
+}
+
 static bool same(const cpu_linear *a, const cpu_linear *b) {
   return a->w == b->w && a->gate == b->gate && a->bias == b->bias && a->glu == b->glu && a->trans == b->trans;
 }
 
-static cpu_panel shape_of(const cpu_kernels *kernels, const cpu_linear *l) {
+cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
   return (cpu_panel){
       .form = l->form, .kernels = kernels, .format = &l->format, .k = l->k, .cols = kernels->linear[l->form].cols};
 }
@@ -66,10 +71,16 @@ static void settle(const cpu_kernels *kernels, const accel_plugin_format *w, con
   l->format = *w;
   l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(kernels, &l->format);
   if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
-  cpu_panel shape = shape_of(kernels, l);
+  cpu_panel shape = cpu_linear_shape(kernels, l);
   int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
   l->panels = (l->n + width - 1) / width;
   l->panel_bytes = cpu_panel_bytes(&shape);
+}
+
+/* Tables whose rows are read from panels. */
+static void find_rows(cpu_self *s) {
+  for (uint32_t i = 0; i < s->n_linear; i++)
+    if (holds_rows(&s->linear[i], s->linear[i].w)) s->weight[s->linear[i].w].panels = (int32_t)i + 1;
 }
 
 static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin_error *error) {
@@ -97,6 +108,7 @@ static int32_t plan(cpu_self *s, const accel_plugin_format *format, accel_plugin
     if (at == s->n_linear) s->linear[s->n_linear++] = l;
     s->linear_of[i] = (int32_t)at;
   }
+  find_rows(s);
   for (uint32_t i = 0; i < p->n_entry; i++) /* weights that are outputs themselves */
     for (uint32_t k = 0; k < p->entry[i].n_out; k++) {
       const accel_plugin_tensor *t = &p->tensor[p->entry[i].out[k]];
@@ -260,7 +272,7 @@ static int32_t pack_linear(const cpu_self *s, cpu_linear *l, const accel_plugin_
   if (rc) return rc;
   if (two) rc = source_open(s, o, l->gate, l->form, &gate, error);
   if (!rc) {
-    packing p = {.l = l, .shape = shape_of(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
+    packing p = {.l = l, .shape = cpu_linear_shape(&s->kernels, l), .w = w.m, .gate = two ? gate.m : w.m};
     p.w.trans = p.gate.trans = l->trans != 0;
     if (l->trans) p.w.n = w.m.k; /* columns of the stored matrix */
     run_packing(&p, o->host);
@@ -357,7 +369,7 @@ static int32_t load(cpu_self *s, const accel_plugin_options *o, accel_plugin_err
   if (!rc) rc = cpu_convs_open(s->program, &s->kernels, o->precision.format, host, &s->convs, error);
   if (!rc) rc = cpu_moes_open(s->program, &s->kernels, o->precision.format, host, &s->moes, error);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (s->weight[i].raw || s->weight[i].gathered) rc = keep_raw(s, i, o, error);
+    if (s->weight[i].raw || (s->weight[i].gathered && !s->weight[i].panels)) rc = keep_raw(s, i, o, error);
   if (rc) cpu_unmap(s, host);
   return rc;
 }
@@ -440,33 +452,48 @@ static uint64_t packed_bytes(const accel_plugin_program *p, int32_t index, const
   return bytes;
 }
 
-/* Panels of the linears and convolutions that read it, and what other nodes read: the mapping, or a copy as fp32. */
-uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
-  const uint64_t wide = (uint64_t)kit_weight_elements(&p->weight[index]) * sizeof(float);
-  bool others = false, coded = format->store != ACCEL_PLUGIN_F32;
-  const uint64_t packed = packed_bytes(p, (int32_t)index, format);
+/* Who reads a weight, beside the linears and convolutions that pack it. */
+typedef struct readers {
+  bool experts, raw;
+  bool gathered; /* from a table: no panels have its rows */
+} readers;
+
+static readers readers_of(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+  cpu_kernels kernels;
+  readers r = {0};
+  bool rows = false;
+  cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const accel_plugin_node *n = &p->node[i];
       cpu_linear l;
-      if (weight_of(p, &p->node[i], k) != (int32_t)index) continue;
-      if ((k == 1 || k == 4) && describe(p, &p->node[i], &l)) continue;
-      if (cpu_conv_packs(p, &p->node[i], k)) continue;
-      others = true;
-      coded &= cpu_op_packs(p, &p->node[i], k) || gathers(p, &p->node[i], k);
+      if (weight_of(p, n, k) != (int32_t)index || cpu_conv_packs(p, n, k)) continue;
+      if (cpu_moe_packs(p, n, k)) {
+        r.experts = true;
+      } else if (gathers(p, n, k)) {
+        r.gathered = true;
+      } else if ((k == 1 || k == 4) && describe(p, n, &l)) {
+        settle(&kernels, format, NULL, &l);
+        rows |= holds_rows(&l, (int32_t)index);
+      } else {
+        r.raw = true;
+      }
     }
-  return packed + (others || !packed ? coded ? kit_format_bytes(&p->weight[index], format) : wide : 0);
+  r.gathered &= !rows || r.raw;
+  return r;
+}
+
+/* Panels of the linears and convolutions that read it, and what other nodes read: the mapping, or a copy as fp32. */
+uint64_t cpu_weight_bytes(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
+  const readers r = readers_of(p, index, format);
+  const uint64_t packed = packed_bytes(p, (int32_t)index, format);
+  if (packed && !r.experts && !r.raw && !r.gathered) return packed;
+  const bool wide = r.raw || format->store == ACCEL_PLUGIN_F32;
+  return packed + (wide ? (uint64_t)kit_weight_elements(&p->weight[index]) * sizeof(float)
+                        : kit_format_bytes(&p->weight[index], format));
 }
 
 bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index, const accel_plugin_format *format) {
-  bool gathered = false, raw = false;
-  for (uint32_t i = 0; i < p->n_node; i++)
-    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
-      cpu_linear l;
-      if (weight_of(p, &p->node[i], k) != (int32_t)index || cpu_op_packs(p, &p->node[i], k)) continue;
-      if (gathers(p, &p->node[i], k))
-        gathered = true;
-      else if ((k != 1 && k != 4) || !describe(p, &p->node[i], &l))
-        raw = true;
-    }
-  return format->store == ACCEL_PLUGIN_F32 ? (gathered || raw) && !small(&p->weight[index]) : gathered && !raw;
+  const readers r = readers_of(p, index, format);
+  return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !small(&p->weight[index]) : r.gathered && !r.raw;
 }

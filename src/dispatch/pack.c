@@ -365,7 +365,8 @@ static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inpu
 }
 
 /* The packed row of each row's last token that is not pad_token_id, found as GenericForSequenceClassification does: by the
- * id, wherever the mask is. */
+ * id, wherever the mask is.  Without a pad_token_id that class reads the last column, be it padding; packed rows have none:
+ * the last token that the mask shows. */
 static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l, int32_t *out) {
   const accel_tensor *ids = find(inputs, "input_ids");
   const int64_t pad = ep->model->pad_id;
@@ -376,7 +377,7 @@ static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inp
                     ep->name, (long long)l->batch, ep->model->architecture),
         "run them one by one, or give config.json a pad_token_id");
   for (int64_t b = 0; b < l->batch; start += l->length[b++]) {
-    int64_t last = pad < 0 ? l->width - 1 : 0;
+    int64_t last = pad < 0 ? l->first[b] + l->length[b] - 1 : 0;
     for (int64_t s = 0; pad >= 0 && s < l->width; s++)
       if (element(ids, (uint64_t)(b * l->width + s)) != pad) last = s;
     last -= l->first[b];

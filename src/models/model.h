@@ -129,7 +129,7 @@ typedef struct accel__embed_head {
 
 typedef struct accel__model_request {
   const accel__json_file *config;      /* config.json */
-  const accel__json_file *generation;  /* generation_config.json, for what it says of the architecture; NULL: none */
+  const char *directory;               /* where generation_config.json may lie, which a few architectures read; NULL: none */
   const accel__checkpoint *checkpoint; /* names decide prefixes and spellings; NULL: canonical names (random weights) */
   const accel__import *import;         /* names of weights in codes count, too; NULL: none */
   const char *architecture;       /* class to build; NULL: config's architectures[0], else the model type's base class */
@@ -209,6 +209,8 @@ typedef struct accel__model {
  * program's arena. */
 accel_status accel__model_build(const accel__model_request *request, accel__model **out);
 void accel__model_free(accel__model **model);
+/* generation_config.json of a directory, to be freed; root NULL where there is none, or no directory. */
+accel_status accel__generation_file(const char *directory, accel__arena *arena, accel__json_file *out);
 const accel__model_entry *accel__model_entry_of(const accel__model *model,
                                                 const char *name); /* NULL: it has no such entry */
 /* Every class name that accel__model_build knows, for messages, the support table and tests. */

@@ -249,8 +249,7 @@ static bool is_below(const accel__json *value, int64_t end) {
 
 /* alignment_heads of generation_config.json.  What is wrong with them is told to whoever asks for word timestamps: other
  * uses of the model need none (checkpoints that were made smaller carry the heads of the larger one). */
-static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment *out) {
-  const accel__json_file *f = b->request->generation ? b->request->generation : b->file;
+static accel_status read_alignment_of(accel__build *b, const accel__json_file *f, whisper *m, accel__alignment *out) {
   const accel__json *list = accel__json_get(f->root, "alignment_heads");
   *out = (accel__alignment){.median_width = m->median};
   if (!cJSON_IsArray(list) || !list->child) {
@@ -274,6 +273,14 @@ static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment
     return out->missing ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   }
   return ACCEL_OK;
+}
+
+static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment *out) {
+  accel__json_file generation;
+  ACCEL_TRY(accel__generation_file(b->request->directory, b->arena, &generation));
+  accel_status status = read_alignment_of(b, generation.root ? &generation : b->file, m, out);
+  accel__json_free(&generation);
+  return status;
 }
 
 /* Where each pair is found among the outputs, of which output k is that of layer[k]. */

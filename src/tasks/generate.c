@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "tasks/processor.h"
 #include "tasks/tasks.h"
 
-enum { DEFAULT_NEW_TOKENS = 256, MAX_CONFIG = 16 << 20 };
+enum { DEFAULT_NEW_TOKENS = 256 };
 
 /* ---- configuration ---- */
 
@@ -28,13 +27,6 @@ accel_generate_params accel__generate_defaults(void) {
                                  .frequency_penalty = NAN,
                                  .no_repeat_ngram_size = -1,
                                  .logprobs = -1};
-}
-
-accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena, accel__json_file *out) {
-  const char *path = ep->directory ? accel__path_join(arena, ep->directory, "generation_config.json") : NULL;
-  *out = (accel__json_file){0};
-  if (ep->directory && !path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  return path && accel__file_exists(path) ? accel__json_read(path, MAX_CONFIG, out) : ACCEL_OK;
 }
 
 /* What a layer says of beams and lengths; max_length 20 is what transformers 4 puts where nobody says anything. */
@@ -57,7 +49,7 @@ static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *pl
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
-  ACCEL_TRY(accel__generate_file(ep, &plan->arena, &file));
+  ACCEL_TRY(accel__generation_file(ep->directory, &plan->arena, &file));
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
   if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);

@@ -28,8 +28,6 @@ typedef struct accel__task_settings {
 } accel__task_settings;
 
 accel_generate_params accel__generate_defaults(void); /* nothing is set */
-/* generation_config.json; without a root when there is none.  Free with accel__json_free. */
-accel_status accel__generate_file(const accel_endpoint *ep, accel__arena *arena, accel__json_file *out);
 /* The model's configuration with the caller's on top, checked.  Free with accel__generate_plan_free, after a failure, too.
  */
 accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_generate_params *params,

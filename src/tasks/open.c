@@ -63,19 +63,15 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
   bool embeds = params->task &&
                 !strcmp(params->task,
                         "feature-extraction"); /* any head, an empty one too, asks for the base class, as AutoModel does */
-  accel__json_file generation = {0};
-  ACCEL_TRY(accel__generate_file(ep, &ep->arena, &generation));
   accel__model_request request = {.config = &ep->config,
-                                  .generation = generation.root ? &generation : NULL,
+                                  .directory = ep->directory,
                                   .checkpoint = ep->checkpoint,
                                   .import = ep->import,
                                   .architecture = params->architecture,
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
                                                                    : NULL};
-  accel_status status = accel__model_build(&request, &ep->model);
-  accel__json_free(&generation);
-  return status;
+  return accel__model_build(&request, &ep->model);
 }
 
 static void log_unexpected(accel_endpoint *ep) {

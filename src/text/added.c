@@ -35,16 +35,21 @@ static accel_status push(accel__splits *out, const accel__char *chars, size_t fi
 
 accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *trie, bool ignore_special,
                                 const accel__char *chars, size_t n, size_t first, accel__splits *out) {
-  size_t from = 0; /* not yet in a split */
-  for (size_t i = 0; trie->n && i < n;) {
-    if (!accel__trie_begins(trie, chars[i].c)) {
+  const int32_t empty = trie == &t->normalized_trie ? t->empty_added - 1 : -1;
+  size_t from = 0, matched = SIZE_MAX; /* not yet in a split; end of the last match */
+  for (size_t i = 0; (trie->n && i < n) || (empty >= 0 && i <= n);) {
+    const bool begins = i < n && trie->n && accel__trie_begins(trie, chars[i].c);
+    if (!begins && empty < 0) {
       i++;
       continue;
     }
-    size_t length = 1;
-    int32_t index = longest(trie, chars + i, n - i, &length);
+    size_t length = 0;
+    int32_t index = begins ? longest(trie, chars + i, n - i, &length) : -1;
+    const size_t start = i;
     size_t at = i, end = i + length;
-    i = end; /* a match that is refused is stepped over all the same */
+    if (index < 0 && start != matched) index = empty; /* one that normalization left nothing of stands between all others */
+    i = length ? end : i + 1;                         /* a match that is refused is stepped over all the same */
+    if (length) matched = end;
     if (index < 0 || !accepted(&t->added[index], ignore_special, chars, n, at, end)) continue;
     const accel__added *added = &t->added[index];
     while (added->lstrip && at > from && accel__is_white(chars[at - 1].c)) at--;
@@ -108,6 +113,17 @@ static accel_status build_trie(const accel__tokenizer *t, bool normalized, accel
   return status;
 }
 
+/* Index + 1 of the token of which normalization leaves nothing, 0 none: of several the first, special ones before others. */
+static int32_t empty_one(const accel__tokenizer *t) {
+  int32_t found = 0;
+  for (size_t i = t->added_n; i-- > 0;) {
+    const accel__added *added = &t->added[i];
+    if (!added->normalized || t->added_by_id[added->id] != i + 1 || added->match_n) continue;
+    if (!found || added->special || !t->added[found - 1].special) found = (int32_t)i + 1;
+  }
+  return found;
+}
+
 accel_status accel__added_build(accel__tokenizer *t) {
   accel__encoding memory = {.scratch = calloc(1, sizeof *memory.scratch)};
   accel_status status = memory.scratch ? ACCEL_OK : accel__no_memory(sizeof *memory.scratch);
@@ -115,6 +131,7 @@ accel_status accel__added_build(accel__tokenizer *t) {
   accel__encoding_free(&memory);
   ACCEL_TRY(status);
   ACCEL_TRY(index_by_id(t));
+  t->empty_added = empty_one(t);
   ACCEL_TRY(build_trie(t, false, &t->raw_trie));
   return build_trie(t, true, &t->normalized_trie);
 }

@@ -398,13 +398,29 @@ void accel__encoding_free(accel__encoding *e) {
   if (!e) return;
   accel__encode_scratch *s = e->scratch;
   if (s) {
-    void *owned[] = {s->raw.at,       s->chars.at,     s->other.at,
-                     s->segments.at,  s->splits.at,    s->other_splits.at,
-                     s->tokens[0].at, s->tokens[1].at, s->match,
-                     s->change,       s->utf8,         s->bound,
-                     s->hash,         s->symbol,       s->candidate,
-                     s->regex.at,     s->best,         s->part,
-                     s->combination,  s->origin,       s};
+    void *owned[] = {s->raw.at,
+                     s->chars.at,
+                     s->other.at,
+                     s->segments.at,
+                     s->splits.at,
+                     s->other_splits.at,
+                     s->tokens[0].at,
+                     s->tokens[1].at,
+                     s->match,
+                     s->change,
+                     s->utf8,
+                     s->bound,
+                     s->hash,
+                     s->symbol,
+                     s->candidate,
+                     s->regex.at,
+                     s->best,
+                     s->piece,
+                     s->joint,
+                     s->part,
+                     s->combination,
+                     s->origin,
+                     s};
     accel__words_free(s->words);
     for (size_t i = 0; i < sizeof owned / sizeof *owned; ++i) free(owned[i]);
   }

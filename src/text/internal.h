@@ -101,6 +101,10 @@ typedef struct accel__encode_scratch {
   accel__regex_stack regex;
   struct accel__best *best; /* Unigram */
   size_t best_capacity;
+  struct accel__piece *piece; /* pairs.c */
+  size_t piece_capacity;
+  struct accel__joint *joint;
+  size_t joint_capacity;
   struct accel__part *part; /* truncation */
   size_t part_capacity;
   uint32_t *combination;
@@ -320,7 +324,8 @@ typedef enum accel__model_kind {
   ACCEL__MODEL_WORDPIECE,
   ACCEL__MODEL_WORDLEVEL,
   ACCEL__MODEL_BPE,
-  ACCEL__MODEL_UNIGRAM
+  ACCEL__MODEL_UNIGRAM,
+  ACCEL__MODEL_PAIRS /* SentencePiece's own BPE (marian.c); a tokenizer.json has Unigram in its place */
 } accel__model_kind;
 typedef struct accel__merge {
   uint32_t left, right; /* ids */
@@ -340,12 +345,12 @@ typedef struct accel__model {
   bool cuts_at_space;  /* BPE: a word may be cut before every U+2581 that follows something else */
   accel__merge *merge; /* BPE: open addressing */
   size_t merges;       /* slots, power of two; 0 none */
-  double *score;       /* Unigram, by id; with piece_id by piece */
+  double *score;       /* Unigram and PAIRS, by id; with piece_id by piece */
   double unk_score;
-  /* Unigram as SentencePiece itself has it, beside a vocabulary of its own (marian.c): the token of each piece, and sums in
-   * fp32.  NULL: piece i is token i. */
+  /* PAIRS, and Unigram as SentencePiece itself has it, beside a vocabulary of its own (marian.c): the token of each piece,
+   * and sums in fp32.  NULL: piece i is token i. */
   const int32_t *piece_id;
-  accel__trie trie;     /* Unigram */
+  accel__trie trie;     /* Unigram, PAIRS */
   int32_t byte_id[256]; /* "<0x41>"; -1 none */
 } accel__model;
 
@@ -367,6 +372,7 @@ struct accel__tokenizer {
   accel__tokenizer_info info;
   accel__vocab vocab;  /* the model's */
   accel__vocab target; /* Marian's separate vocabularies: what ids are decoded by; n 0: vocab */
+  bool by_pairs;       /* the SentencePiece model beside vocab.json is BPE */
   bool codes;          /* Marian: ">>fr<<" at the beginning of a text is one token */
   accel__model model;
   accel__normalizer *normalizer;
@@ -383,6 +389,7 @@ struct accel__tokenizer {
   accel__added *added;
   size_t added_n;
   accel__vocab added_vocab; /* content -> id */
+  int32_t empty_added;      /* added + 1: normalization leaves nothing of it; 0 none */
   uint32_t *added_by_id;    /* added + 1; [added_ids] */
   size_t added_ids;
   accel__trie raw_trie, normalized_trie; /* value: index of the added token */
@@ -424,6 +431,11 @@ accel_status accel__bpe_tokenize(const accel__tokenizer *t, const accel__char *c
                                  accel__encode_scratch *s, accel__tokens *out);
 accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
                                      accel__encode_scratch *s, accel__tokens *out);
+accel_status accel__pairs_tokenize(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                   accel__encode_scratch *s, accel__tokens *out);
+/* Of a piece that no single token stands for: a token of that text after all, its bytes, or the unknown token. */
+accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                  accel__encode_scratch *s, accel__tokens *out);
 accel_status accel__tokens_push(const accel__tokenizer *t, accel__tokens *tokens, int32_t id, const accel__char *first,
                                 size_t n, int32_t word);
 /* An added token's; its spaces are those of the text matched. */

@@ -89,12 +89,14 @@ static accel_status read_vocabs(accel__tokenizer *t, accel__numbered kind, const
 /* ---- pieces ---- */
 
 static accel_status check_kind(const accel__spm *m) {
-  const char *what = m->kind != ACCEL__SPM_UNIGRAM ? "a BPE model"
-                     : m->whitespace_is_suffix     ? "'treat_whitespace_as_suffix'"
-                     : !m->escape                  ? "'escape_whitespaces' false"
-                                                   : NULL;
-  for (size_t i = 0; i < m->n && !what; ++i)
+  const char *what = m->whitespace_is_suffix ? "'treat_whitespace_as_suffix'"
+                     : m->byte_fallback      ? "'byte_fallback'"
+                     : !m->escape            ? "'escape_whitespaces' false"
+                                             : NULL;
+  for (size_t i = 0; i < m->n && !what; ++i) {
     if (m->at[i].type == ACCEL__SPM_USER_DEFINED) what = "a piece defined by the user";
+    if (m->at[i].type == ACCEL__SPM_UNUSED && m->kind == ACCEL__SPM_BPE) what = "an unused piece of a BPE model";
+  }
   return what ? accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %s is not supported where vocab.json numbers the pieces", m->name,
                             what)
               : ACCEL_OK;
@@ -120,6 +122,7 @@ static accel_status make_pieces(accel__tokenizer *t, const accel__spm *m, int32_
     strings[n++] = (accel__trie_string){.text = p->text, .n = p->n, .value = (int32_t)i};
   }
   to->piece_id = ids;
+  t->by_pairs = m->kind == ACCEL__SPM_BPE;
   to->unk_score = (double)(least - 10.0f); /* kUnkPenalty of SentencePiece */
   if (status == ACCEL_OK) status = accel__trie_build(&to->trie, strings, n);
   free(strings);
@@ -242,6 +245,7 @@ void accel__marian_finish(accel__tokenizer *t, accel__numbered kind, const accel
   t->decoder[t->decoders++] =
       (accel__decoder){.kind = ACCEL__DECODE_SENTENCEPIECE, .text = kind == ACCEL__MARIAN ? " " : ""};
   t->codes = kind == ACCEL__MARIAN;
+  if (t->by_pairs) t->model.kind = ACCEL__MODEL_PAIRS;
 }
 
 static void usual(const accel__tokenizer *t, const char *text, int32_t *id) {

@@ -19,8 +19,8 @@ bool accel__is_m2m100(const accel__json_file *config);
 /* Fills t->vocab, t->target and the pieces of t->model from the bytes of the SentencePiece model and the files beside it,
  * *normalizer, and appends to `json` a tokenizer.json with the rest.  config and map: tokenizer_config.json,
  * special_tokens_map.json (root NULL: there is none).  ACCEL_ERROR_FORMAT: files that are none, a vocabulary without
- * unk_token or eos_token; ACCEL_ERROR_UNSUPPORTED: a SentencePiece model that is not Unigram, or has pieces defined by
- * users. */
+ * unk_token or eos_token; ACCEL_ERROR_UNSUPPORTED: a SentencePiece model with byte fallback, suffixed whitespace or pieces
+ * defined by users. */
 accel_status accel__marian_read(accel__tokenizer *t, accel__numbered kind, const uint8_t *spm, size_t n,
                                 const char *directory, const accel__json_file *config, const accel__json_file *map,
                                 accel__normalizer *normalizer, accel__buffer *json);

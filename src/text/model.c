@@ -72,6 +72,8 @@ accel_status accel__model_tokenize(const accel__tokenizer *t, const accel__char 
       return accel__bpe_tokenize(t, chars, n, word, s, out);
     case ACCEL__MODEL_UNIGRAM:
       return accel__unigram_tokenize(t, chars, n, word, s, out);
+    case ACCEL__MODEL_PAIRS:
+      return accel__pairs_tokenize(t, chars, n, word, s, out);
   }
   return ACCEL_OK;
 }

@@ -46,9 +46,8 @@ static accel_status viterbi(const accel__tokenizer *t, const accel__char *chars,
   return ACCEL_OK;
 }
 
-/* A piece that no single token stands for: a token of that text after all, its bytes, or the unknown token. */
-static accel_status push_unknown(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
-                                 accel__encode_scratch *s, accel__tokens *out) {
+accel_status accel__unknown_piece(const accel__tokenizer *t, const accel__char *chars, size_t n, int32_t word,
+                                  accel__encode_scratch *s, accel__tokens *out) {
   const accel__model *m = &t->model;
   size_t bytes;
   ACCEL_TRY(accel__chars_utf8(s, chars, n, &bytes));
@@ -80,7 +79,7 @@ accel_status accel__unigram_tokenize(const accel__tokenizer *t, const accel__cha
       continue;
     }
     while (i < n && s->best[s->best[i].next].id == id) i = s->best[i].next; /* unknown pieces in a row are one */
-    ACCEL_TRY(push_unknown(t, chars + from, i - from, word, s, out));
+    ACCEL_TRY(accel__unknown_piece(t, chars + from, i - from, word, s, out));
   }
   return ACCEL_OK;
 }

@@ -6,7 +6,9 @@
  *
  * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes from memory; key heads
  * over ranges of 1024 keys are shared out to the threads, as attention.c cuts them.  Beside each figure: the read bandwidth
- * of the same threads over the same pages, measured in the same round.  Medians over the rounds. */
+ * of the same threads over the same pages, measured in the same round, and the rate of the same kernel over one head's keys
+ * that stay in the second-level cache, which is the limit of its instructions on a core.  The lower of the two is the bound.
+ * Medians over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,7 @@
 #include "crew.h"
 #include "read_all.h"
 
-enum { MAX_ROUNDS = 32, RANGE = 2 * CPU_ATTENTION_KEYS };
+enum { MAX_ROUNDS = 32, RANGE = 2 * CPU_ATTENTION_KEYS, CACHED = 512 << 10 };
 
 typedef struct setting {
   int32_t kv;
@@ -98,6 +100,33 @@ static bool fill(const cpu_kernels *kernels, const setting *s, cache *c) {
   return true;
 }
 
+static void drop(cache *c) {
+  for (int64_t p = 0; c->page && p < c->layers * c->pages; p++) free(c->page[p]);
+  free(c->page);
+}
+
+/* Bytes a second of the kernel over a range of one head's keys, CACHED bytes at most, on one core; 0 when out of memory. */
+static double cached_rate(const work *model) {
+  setting s = *model->s;
+  cache c;
+  const int64_t row = model->c->row_bytes, fit = CACHED / (2 * row);
+  int64_t n = 0;
+  s.heads = 1;
+  s.keys = s.keys < RANGE ? s.keys : RANGE;
+  if (s.keys > fit) s.keys = fit > 64 ? fit / 64 * 64 : 64;
+  s.mib = 0; /* one layer */
+  bool made = fill(model->kernels, &s, &c);
+  const work one = {.kernels = model->kernels, .s = &s, .c = &c, .q = model->q, .parts = model->parts};
+  double start = now();
+  for (; made && (n < 4 || now() - start < 0.02); n++) {
+    if (n == 4) start = now(); /* in the cache by now */
+    attend(&one, 0, 1);
+  }
+  const double seconds = now() - start;
+  drop(&c);
+  return made ? (double)(n - 4) * 2.0 * (double)(s.keys * row) / seconds : 0;
+}
+
 static bool bench(const cpu_kernels *kernels, const setting *s) {
   cache c;
   const size_t rows = (size_t)(s->heads * s->group);
@@ -108,19 +137,23 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
   const work model = {.kernels = kernels, .s = s, .c = &c, .q = q, .parts = parts};
   const double bytes = (double)(c.layers * s->keys) * 2.0 * (double)(s->heads * c.row_bytes),
                all = (double)(c.layers * c.pages) * (double)c.page_bytes;
-  double rate[MAX_ROUNDS], reading[MAX_ROUNDS], share[MAX_ROUNDS];
+  double rate[MAX_ROUNDS], reading[MAX_ROUNDS], share[MAX_ROUNDS], cached[MAX_ROUNDS];
   for (int r = 0; r < s->rounds; r++) {
     reading[r] = all / crew_run(read_pages, &model, s->threads) * 1e-9;
     rate[r] = bytes / crew_run(attend, &model, s->threads) * 1e-9;
     share[r] = rate[r] / reading[r];
+    cached[r] = cached_rate(&model) * 1e-9;
   }
-  printf("%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, reading %6.2f, %5.1f %%\n",
-         cpu_isa_name(kernels->isa), s->threads, (long long)s->heads, (long long)s->group, (long long)s->dim,
-         (long long)s->keys, (long long)c.row_bytes, median(rate, (size_t)s->rounds), median(reading, (size_t)s->rounds),
-         100 * median(share, (size_t)s->rounds));
+  const size_t rounds = (size_t)s->rounds;
+  const double a = median(rate, rounds), b = median(reading, rounds), most = median(cached, rounds) * s->threads,
+               bound = b < most ? b : most;
+  printf(
+      "%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, %5.1f %% of %6.2f (reading "
+      "%6.2f, %5.1f %% of it; instructions %6.2f)\n",
+      cpu_isa_name(kernels->isa), s->threads, (long long)s->heads, (long long)s->group, (long long)s->dim,
+      (long long)s->keys, (long long)c.row_bytes, a, 100 * a / bound, bound, b, 100 * median(share, rounds), most);
   fflush(stdout);
-  for (int64_t p = 0; p < c.layers * c.pages; p++) free(c.page[p]);
-  free(c.page);
+  drop(&c);
   free(q);
   free(parts);
   return true;

@@ -41,6 +41,8 @@ SPM = {  # name: (file, configuration, how it is trained)
                                                                           unk_piece="[UNK]", pad_piece="[PAD]", user_defined_symbols=["[MASK]"])),
     "m2m_100": ("sentencepiece.bpe", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "fr"}, dict(
         vocab_size=300)),
+    "m2m_100_bpe": ("sentencepiece.bpe", {"tokenizer_class": "M2M100Tokenizer", "src_lang": "de"}, dict(
+        vocab_size=300, model_type="bpe")),
     "unknown_class": ("tokenizer", {"tokenizer_class": "PreTrainedTokenizerFast"}, BYTES),
 }
 MERGES = {
@@ -115,12 +117,12 @@ def main(wanted):
         options = dict(dict(vocab_size=400, hard_vocab_limit=False, minloglevel=2, normalization_rule_name="identity"), **how)
         sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=os.path.join(path, file), **options)
         os.remove(os.path.join(path, file + ".vocab"))
-        if name == "m2m_100":
+        if name.startswith("m2m_100"):
             number(path)
             codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
             with open(os.path.join(path, "tokenizer_config.json"), "w") as f:  # all of them, as published directories have it
                 json.dump(dict(config, additional_special_tokens=[f"__{c}__" for c in codes]), f)
-        expect(path, strings + (["__en__ hello", "a __de__b __fr__"] if name == "m2m_100" else []))
+        expect(path, strings + (["__en__ hello", "a __de__b __fr__"] if name.startswith("m2m_100") else []))
     with open(os.path.join(HERE, "..", "tokenizers", "bpe_roberta.json"), encoding="utf-8") as f:
         model = json.load(f)["model"]
     if not wanted or "tiktoken" in wanted:

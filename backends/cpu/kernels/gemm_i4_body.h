@@ -16,14 +16,15 @@
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
 
-#if V_REGISTERS >= 32 && GEMM_VECS <= 2
+#if V_REGISTERS >= 16 && GEMM_VECS <= 2
 #define FEW_ROWS 8
 #else
 #define FEW_ROWS 4
 #endif
 
 enum {
-  FAR = 4096, /* bytes that codes are asked for before their use */
+  FEW_WHOLE = V_REGISTERS >= 32 ? FEW_ROWS : 4, /* rows whose sums of all columns fit the registers */
+  FAR = 4096,                                   /* bytes that codes are asked for before their use */
   HEAD = 2 * GEMM_COLS * (int)sizeof(float),
   BLOCKS = CPU_I4_BLOCK / 8, /* written out at once, at most */
   TILES = 140 / GEMM_ROWS    /* that read them */
@@ -53,59 +54,65 @@ V_INLINE vi value_of(const int store, vi codes, vi zero) {
 
 /* ---- few rows ---- */
 
-V_INLINE void few(const int store, const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile) {
+/* Columns [vec V, (vec + vecs) V) of a panel; asks: for codes ahead. */
+V_INLINE void few(const int store, const int rows, const int vecs, const int vec, const bool asks, const cpu_gemm *g,
+                  int64_t row, const char *panel, float *tile) {
   const cpu_i4 l = cpu_i4_layout((uint8_t)store, g->scale, g->group, GEMM_COLS);
   const char *block = panel + HEAD;
   const uint8_t *x[2] = {(const uint8_t *)g->x + row * g->ldx, (const uint8_t *)g->x + (row + (rows > 4 ? 4 : 0)) * g->ldx};
   int64_t ldx = g->ldx, ldx3 = 3 * g->ldx;
   vf total[FEW_ROWS][GEMM_VECS];
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { total[i][j] = v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) { total[i][j] = v_zero(); }
   }
   for (int64_t k = 0; k < g->k; k += l.block) {
     const int64_t steps = ((g->k - k < l.block ? g->k - k : l.block) + 7) / 8;
     const char *w = block + l.side;
     vi sum[FEW_ROWS][GEMM_VECS], zero[GEMM_VECS];
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      zero[j] = zeros_of(store, &l, block, j);
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      zero[j] = zeros_of(store, &l, block, vec + j);
       MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = i_zero(); }
     }
-    v_prefetch_far(block + FAR);
+    if (asks) v_prefetch_far(block + FAR);
     for (int64_t s = 0; s < steps; s++, w += DOT_STEP) {
       vi low[GEMM_VECS], high[GEMM_VECS];
       DOT_KEEP(ldx);
       DOT_KEEP(ldx3);
-      MICRO_UNROLL for (int j = 0; j < DOT_STEP; j += 64) { v_prefetch_far(w + FAR + j); }
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-        const vi codes = i_load(w + j * 4 * V);
+      MICRO_UNROLL for (int j = 0; asks && j < DOT_STEP; j += 64) { v_prefetch_far(w + FAR + j); }
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+        const vi codes = i_load(w + (vec + j) * 4 * V);
         low[j] = value_of(store, i_low(codes), zero[j]);
         high[j] = value_of(store, i_high(codes), zero[j]);
       }
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
         const uint8_t *at = x[i / 4] + (i % 4 == 3 ? ldx3 : i % 4 * ldx);
         const vi a = i_four(at), b = i_four(at + 4);
-        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) i_dot2(&sum[i][j], a, low[j], b, high[j]);
+        MICRO_UNROLL for (int j = 0; j < vecs; j++) i_dot2(&sum[i][j], a, low[j], b, high[j]);
       }
       x[0] += 8;
       x[1] += 8;
     }
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      vf scale = scales(g->scale, block, j * V);
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      vf scale = scales(g->scale, block, (vec + j) * V);
       MICRO_UNROLL for (int i = 0; i < rows; i++) { total[i][j] = v_fma(scale, i_float(sum[i][j]), total[i][j]); }
     }
     block = w;
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      v_store(tile + i * GEMM_COLS + j * V, dot_value(g, row + i, (const float *)(const void *)panel, j, total[i][j]));
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      v_store(tile + i * GEMM_COLS + (vec + j) * V,
+              dot_value(g, row + i, (const float *)(const void *)panel, vec + j, total[i][j]));
     }
   }
 }
 
 typedef void few_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile);
-#define FEW(store, rows)                                                                             \
-  static void few_##store##_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile) { \
-    few(ACCEL_PLUGIN_##store, rows, g, row, panel, tile);                                            \
+#define FEW(store, rows)                                                                                      \
+  static void few_##store##_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile) {          \
+    if (rows > FEW_WHOLE) /* one vector after the other */                                                    \
+      for (int j = 0; j < GEMM_VECS; j++) few(ACCEL_PLUGIN_##store, rows, 1, j, j == 0, g, row, panel, tile); \
+    else                                                                                                      \
+      few(ACCEL_PLUGIN_##store, rows, GEMM_VECS, 0, true, g, row, panel, tile);                               \
   }
 /* clang-format off */
 #if FEW_ROWS == 8
