@@ -137,16 +137,18 @@ static accel__tensor features(accel__build *b, wave *m) {
 }
 
 /* Frames that come from real samples: 1 for the first f(length) of each item.  A sound too short for a frame counts them
- * from the end, as the reference's index -1 does. */
+ * from the end, as the reference's negative index does. */
 static void real_frames(accel__build *b, wave *m) {
+  enum { ABOVE = 64 }; /* keeps numbers positive, which the cast cuts as floor does */
   accel__program *p = b->p;
   accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
   accel__tensor n = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1); /* [B,1] */
   n = accel__cast(b, n, ACCEL_PLUGIN_F32);
   for (int64_t i = 0; i < m->n_conv; i++) { /* floor((n - kernel) / stride) + 1; the half keeps exact quotients exact */
-    n = accel__affine(b, n, 1.0, (double)(m->step[i] - m->kernel[i]) + 0.5);
+    n = accel__affine(b, n, 1.0, (double)((ABOVE + 1) * m->step[i] - m->kernel[i]) + 0.5);
     n = accel__clamp(b, accel__affine(b, n, 1.0 / (double)m->step[i], 0.0), 0.0, 1e9);
     n = accel__cast(b, accel__cast(b, n, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
+    n = accel__affine(b, n, 1.0, -(double)ABOVE);
   }
   accel__tensor t = accel__count(b, m->frames);
   accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0); /* [1]: how many frames there are */

@@ -175,6 +175,50 @@ static void blame(accel__engine *e, accel__request *r, accel_status status) {
   }
 }
 
+static accel_status reserve(accel__engine *e, uint32_t n) {
+  if (!e->work) e->work = malloc(e->model->vocab * sizeof *e->work);
+  if (!e->work) return accel__no_memory(e->model->vocab * sizeof *e->work);
+  if (n <= e->room) return ACCEL_OK;
+  accel__step_item *item = realloc(e->item, n * sizeof *item);
+  if (item) e->item = item;
+  accel__fed *fed = realloc(e->fed, n * sizeof *fed);
+  if (fed) e->fed = fed;
+  if (!item || !fed) return accel__no_memory(n * sizeof *item);
+  e->room = n;
+  return ACCEL_OK;
+}
+
+/* The next tokens of all that runs of a request, from their scores: rows[r->n_running], or `row` for all of them. */
+static accel_status choose(accel__engine *e, accel__request *r, float **rows, float *row) {
+  float *few[16], **own = NULL;
+  if (!rows) {
+    rows = r->n_running > 16 ? own = malloc(r->n_running * sizeof *own) : few;
+    if (!rows) return accel__no_memory(r->n_running * sizeof *own);
+    for (uint32_t i = 0; i < r->n_running; i++) rows[i] = row;
+  }
+  const bool first = r->shared;
+  r->steps++;
+  accel_status status = r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
+  if (first) r->prefill_ms = accel__now_ms();
+  free(own);
+  return status;
+}
+
+/* A decoder's prompt and its pictures, read at once: the first token follows. */
+static accel_status prefill(accel__engine *e, accel__request *r) {
+  accel_status status = reserve(e, r->n_running);
+  float *scores = malloc(e->model->vocab * sizeof *scores);
+  const accel__encode_item item = {r->running[0].sequence, &r->encoder, scores};
+  if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
+  if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
+  if (status == ACCEL_OK) {
+    r->running[0].held = r->encoder.ids.n;
+    status = choose(e, r, NULL, scores);
+  }
+  free(scores);
+  return status;
+}
+
 /* Runs what was put together; where that fails each alone, so that the one to blame fails alone. */
 static void encode(accel__engine *e, reading *g) {
   const uint32_t n = g->n;
@@ -183,19 +227,16 @@ static void encode(accel__engine *e, reading *g) {
   for (uint32_t i = 0; i < n; i++) {
     accel__request *r = g->request[i];
     const accel_status status = all == ACCEL_OK || n == 1 ? all : e->model->encode(e->model->self, &g->item[i], 1);
-    if (status != ACCEL_OK)
-      blame(e, r, status);
-    else if (r->prefills)
-      r->running[0].held = r->encoder.ids.n;
+    if (status != ACCEL_OK) blame(e, r, status);
   }
 }
 
 /* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has; others one by one. */
 static void add_reading(accel__engine *e, reading *g, accel__request *r) {
   const uint32_t most = e->step_tokens ? e->step_tokens : ACCEL__STEP_TOKENS, tokens = r->encoder.ids.n;
-  const bool alone = r->prefills || r->encoder.n_tensors > 0;
+  const bool alone = r->encoder.n_tensors > 0;
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most)) encode(e, g);
-  g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder};
+  g->item[g->n] = (accel__encode_item){r->running[0].sequence, &r->encoder, NULL};
   g->request[g->n++] = r;
   g->tokens += tokens;
   if (alone) encode(e, g);
@@ -207,6 +248,7 @@ static accel_status seat(accel__engine *e, accel__request *r, reading *g) {
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
   if (r->forks) return e->model->copy(e->model->self, r->sequence, h->sequence);
+  if (r->prefills) return prefill(e, r);
   if (r->encodes) add_reading(e, g, r);
   return ACCEL_OK;
 }
@@ -233,19 +275,6 @@ void accel__engine_join(accel__engine *e, accel__request *r) {
 }
 
 /* ---- a step ---- */
-
-static accel_status reserve(accel__engine *e, uint32_t n) {
-  if (!e->work) e->work = malloc(e->model->vocab * sizeof *e->work);
-  if (!e->work) return accel__no_memory(e->model->vocab * sizeof *e->work);
-  if (n <= e->room) return ACCEL_OK;
-  accel__step_item *item = realloc(e->item, n * sizeof *item);
-  if (item) e->item = item;
-  accel__fed *fed = realloc(e->fed, n * sizeof *fed);
-  if (fed) e->fed = fed;
-  if (!item || !fed) return accel__no_memory(n * sizeof *item);
-  e->room = n;
-  return ACCEL_OK;
-}
 
 /* Adds what `r` has to feed, at most `tokens`; the sequences of a prompt that is not yet fed share the first one's. */
 static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32_t tokens, uint32_t *left) {
@@ -277,17 +306,15 @@ static uint32_t gather(accel__engine *e, accel__request *only) {
 
 /* Rows of one request, first item `at` of the step. */
 static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
-  float *few[16], **rows = few;
-  bool first = r->shared;
-  uint32_t n = first ? 1 : r->n_running;
+  const uint32_t n = r->shared ? 1 : r->n_running;
   for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->running[i], &e->item[at + i]);
-  if (first && r->running[0].held < r->running[0].n) return ACCEL_OK; /* a part of the prompt */
-  if (r->n_running > 16 && !(rows = malloc(r->n_running * sizeof *rows))) return accel__no_memory(0);
-  for (uint32_t i = 0; i < r->n_running; i++) rows[i] = e->item[first ? at : at + i].scores;
-  r->steps++;
-  accel_status status = r->beams ? accel__beam_advance(e, r, rows) : accel__sample_advance(e, r, rows);
+  if (r->shared && r->running[0].held < r->running[0].n) return ACCEL_OK; /* a part of the prompt */
+  if (r->shared) return choose(e, r, NULL, e->item[at].scores);
+  float *few[16], **rows = n > 16 ? malloc(n * sizeof *rows) : few;
+  if (!rows) return accel__no_memory(n * sizeof *rows);
+  for (uint32_t i = 0; i < n; i++) rows[i] = e->item[at + i].scores;
+  accel_status status = choose(e, r, rows, NULL);
   if (rows != few) free(rows);
-  if (first) r->prefill_ms = accel__now_ms();
   return status;
 }
 

@@ -189,6 +189,7 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
     else if (e->inputs[i].kind == ACCEL__INPUT_PLACES)
       status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
   if (status == ACCEL_OK) status = accel__session_run(s->session, (uint32_t)s->encode, &batch, &first, 1, &result);
+  if (status == ACCEL_OK && items[0].scores) memcpy(items[0].scores, result.data, s->stepper.vocab * sizeof(float));
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(result.data);
   return status;

@@ -99,7 +99,7 @@ static accel_status shift_of(const accel_endpoint *ep, accel__ids ids, const acc
   return status;
 }
 
-/* The prompt is read with its pictures before the loop begins, but for its last token. */
+/* The prompt is read with its pictures before the loop begins. */
 static accel_status shown_request(const accel_endpoint *ep, const accel__generate_plan *plan,
                                   const accel_generate_params *params, accel__ids ids, const accel_tensor *tensor,
                                   uint32_t n_tensors, uint32_t number, int64_t context, accel__request *out) {
@@ -117,11 +117,8 @@ static accel_status shown_request(const accel_endpoint *ep, const accel__generat
                        ep->name, number, (long long)places, (long long)token, (long long)rows);
   ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
   if (!rows) return ACCEL_OK;
-  if (ids.id[ids.n - 1] == token)
-    return accel__remedy(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: prompt %u ends with a picture", ep->name, number),
-                         "put text behind the picture");
   ACCEL_TRY(shift_of(ep, ids, tensor, n_tensors, &out->shift));
-  out->encoder = (accel__encoder_input){{ids.id, ids.n - 1}, tensor, n_tensors};
+  out->encoder = (accel__encoder_input){ids, tensor, n_tensors};
   out->encodes = out->prefills = true;
   return ACCEL_OK;
 }

@@ -24,6 +24,7 @@ typedef struct accel__encoder_input {
 typedef struct accel__encode_item {
   int32_t sequence;
   const accel__encoder_input *input;
+  float *scores; /* [vocab] gets those after the last of the tokens; NULL: there are none (an encoder) */
 } accel__encode_item;
 
 /* One sequence's part of a step. */

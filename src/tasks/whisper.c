@@ -136,7 +136,7 @@ static accel_status encode_segment(run *r, job *j) {
   const accel_tensor features = {"input_features", ACCEL_F32, 3, {1, mels, frames}, j->input};
   if ((j->base = model->number(model->self)) < 0) return accel__no_memory(0);
   const accel__encoder_input input = {.tensor = &features, .n_tensors = 1};
-  return model->encode(model->self, &(accel__encode_item){j->base, &input}, 1);
+  return model->encode(model->self, &(accel__encode_item){.sequence = j->base, .input = &input}, 1);
 }
 
 static void drop_base(run *r, job *j) {

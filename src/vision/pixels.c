@@ -320,7 +320,8 @@ static accel_status patched(const processor *p, const accel__image *images, uint
 static accel_status gather(const processor *p, const accel__image *images, uint32_t n, accel__pixels *out) {
   int64_t height = 0, width = 0;
   levels level;
-  const bool padded = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad, frames = p->layout == ACCEL__LAYOUT_FRAMES;
+  const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad, frames = p->layout == ACCEL__LAYOUT_FRAMES;
+  const bool padded = p->do_pad && !p->pad_square;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;
     width = images[i].width > width ? images[i].width : width;
@@ -338,8 +339,8 @@ static accel_status gather(const processor *p, const accel__image *images, uint3
   bool fill = true;
   for (uint32_t i = 0; i < n; i++) fill &= images[i].height == height && images[i].width == width;
   ACCEL_TRY(make_values(out, !fill));
-  if (padded) out->mask = accel__room((size_t)n * (size_t)(height * width) * sizeof *out->mask);
-  if (padded && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (masked) out->mask = accel__room((size_t)n * (size_t)(height * width) * sizeof *out->mask);
+  if (masked && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
     spread(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);

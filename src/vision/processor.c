@@ -38,8 +38,10 @@ static const struct known {
     {"CLIP", false, {CROPPED(BICUBIC, EDGE(224)), CLIP}},
     {"Siglip", false, {RESIZED(BICUBIC, SIDES(224)), HALVES}},
     {"Blip", true, {RESIZED(BICUBIC, SIDES(384)), CLIP}},
-    {"ConvNext", false, {RESIZED(BICUBIC, EDGE(384)), HALVES, .convnext = true, .crop_pct = 224.0 / 256.0}},
-    {"Segformer", true, {RESIZED(BILINEAR, SIDES(512)), IMAGENET}},
+    {"ConvNext",
+     false,
+     {RESIZED(BICUBIC, EDGE(384)), HALVES, .convnext = true, .never_pads = true, .crop_pct = 224.0 / 256.0}},
+    {"Segformer", true, {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
     {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .pad_square = true}},
     {"LlavaNext", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
     {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
@@ -90,6 +92,11 @@ static accel_status bad_size(const accel__json_file *file, const char *key) {
       "%s: %s must be a number, a pair, or an object with height and width, shortest_edge (and longest_edge), or max_height "
       "and max_width, each from 1 to %d",
       file->name, key, MAX_SIDE);
+}
+
+/* null is "no": no such step, no size, whatever the class has by default. */
+static bool is_null(const accel__json *at, const char *key) {
+  return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(at, key));
 }
 
 /* A number, a pair (height, width), or an object. */
@@ -164,7 +171,6 @@ static accel_status read_patches(const accel__json_file *file, const accel__json
   const accel__json *size = NULL;
   ACCEL_TRY(accel__json_object(file, at, "size", &size));
   if (size) p->min_pixels = p->max_pixels = 0;
-  p->do_center_crop = false; /* the class has no such step */
   ACCEL_TRY(accel__json_int(file, size, "shortest_edge", 1, INT64_C(1) << 40, &p->min_pixels));
   ACCEL_TRY(accel__json_int(file, size, "longest_edge", 1, INT64_C(1) << 40, &p->max_pixels));
   ACCEL_TRY(accel__json_int(file, at, "min_pixels", 1, INT64_C(1) << 40, &p->min_pixels));
@@ -186,7 +192,12 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   } flags[] = {{"do_resize", &p->do_resize},       {"do_center_crop", &p->do_center_crop},    {"do_rescale", &p->do_rescale},
                {"do_normalize", &p->do_normalize}, {"pad_and_return_pixel_mask", &p->do_pad}, {"do_pad", &p->do_pad}};
   int64_t filter = p->filter, max_size = p->size.longest_edge;
-  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) ACCEL_TRY(accel__json_bool(file, at, flags[i].key, flags[i].to));
+  for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    if (is_null(at, flags[i].key)) *flags[i].to = false;
+    ACCEL_TRY(accel__json_bool(file, at, flags[i].key, flags[i].to));
+  }
+  if (p->layout == ACCEL__LAYOUT_PADDED || p->layout == ACCEL__LAYOUT_PATCHES || p->never_crops) p->do_center_crop = false;
+  if (p->never_pads || p->layout == ACCEL__LAYOUT_FRAMES) p->do_pad = false;
   ACCEL_TRY(accel__json_int(file, at, "resample", 0, 5, &filter));
   p->filter = (accel__filter)filter;
   ACCEL_TRY(accel__json_int(file, at, "max_size", 1, MAX_SIDE, &max_size));
@@ -194,6 +205,8 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
     ACCEL_TRY(read_patches(file, at, p));
   else
     ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+  if (is_null(at, "size") && p->layout != ACCEL__LAYOUT_PADDED) p->size = (accel__size){0};
+  if (is_null(at, "crop_size")) p->crop_size = (accel__size){0};
   ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
   ACCEL_TRY(read_size(file, at, "pad_size", true, 0, &p->pad_size));
   ACCEL_TRY(accel__json_number(file, at, "rescale_factor", &p->rescale_factor));
@@ -207,6 +220,9 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
   const bool cropped = p->crop_size.height && p->crop_size.width;
   if (p->do_center_crop && !cropped)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_center_crop is set, but crop_size has no height and width", file->name);
+  const accel__size *z = &p->size;
+  if (p->do_resize && p->layout != ACCEL__LAYOUT_PATCHES && !z->shortest_edge && !z->height && !z->max_height)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_resize is set, but size is null", file->name);
   if (p->convnext && p->do_resize && (!p->size.shortest_edge || !(p->crop_pct > 0.0)))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have shortest_edge, and crop_pct must be above 0", file->name);
   if (p->do_normalize && (p->std[0] == 0.0 || p->std[1] == 0.0 || p->std[2] == 0.0))

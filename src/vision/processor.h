@@ -19,7 +19,7 @@ typedef struct accel__size {
 } accel__size;
 
 typedef enum accel__layout {
-  ACCEL__LAYOUT_PLAIN,  /* pixel_values [n, 3, H, W]: all pictures end in one size */
+  ACCEL__LAYOUT_PLAIN,  /* pixel_values [n, 3, H, W]: all pictures end in one size, or, with do_pad, are padded as below */
   ACCEL__LAYOUT_PADDED, /* DETR, YOLOS: padded at the right and below to the largest; pixel_mask [n, H, W] when do_pad */
   ACCEL__LAYOUT_FRAMES, /* VideoMAE, X-CLIP: the pictures are one video, pixel_values [1, n, 3, H, W] */
   ACCEL__LAYOUT_TILES,  /* LLaVA-Next: pixel_values [n, tiles, 3, H, W] and image_sizes [n, 2] */
@@ -32,9 +32,10 @@ enum { ACCEL__MAX_PINPOINTS = 256 };
 typedef struct accel__image_processor {
   accel__layout layout;
   bool do_resize, do_center_crop, do_rescale, do_normalize, do_pad;
-  bool convnext;   /* size.shortest_edge below 384: resized to 1 / crop_pct of it, then cropped; else warped */
-  bool multiples;  /* YOLOS: sides are rounded down to multiples of 16 */
-  bool pad_square; /* LLaVA: padded to a square in the mean colour first, when do_pad */
+  bool convnext;                /* size.shortest_edge below 384: resized to 1 / crop_pct of it, then cropped; else warped */
+  bool multiples;               /* YOLOS: sides are rounded down to multiples of 16 */
+  bool pad_square;              /* LLaVA: padded to a square in the mean colour first, when do_pad */
+  bool never_crops, never_pads; /* SegFormer, ConvNeXt: classes without these steps, whatever the file says */
   accel__size size, crop_size, pad_size;
   int64_t min_pixels, max_pixels; /* Qwen2-VL: how many a resized picture has (size.shortest_edge, longest_edge) */
   int64_t patch_size, temporal_patch, merge_size; /* Qwen2-VL: sides become multiples of patch_size * merge_size */

@@ -63,6 +63,8 @@ def wave_fixtures():
     yield "wav2vec2_frames", dict(config=T.Wav2Vec2Config(**WAVE), cases=frames, dtype=torch.bfloat16)
     adapted = {**WAVE, "add_adapter": True, "num_adapter_layers": 2, "output_hidden_size": 14}
     yield "wav2vec2_adapter", dict(config=T.Wav2Vec2Config(**adapted), cases=[case("Wav2Vec2Model", "masked", masked), case("Wav2Vec2ForCTC", "plain", plain)])
+    deep = {**WAVE, "conv_dim": [6] * 7, "conv_kernel": [5, 3, 3, 3, 3, 2, 2], "conv_stride": [2, 2, 2, 2, 1, 1, 1]}  # 77 samples are too short for a frame
+    yield "wav2vec2_deep", dict(config=T.Wav2Vec2Config(**deep), cases=[case("Wav2Vec2ForCTC", "masked", masked)], dtype=torch.float16)
     mms = {**WAVE, "do_stable_layer_norm": True, "adapter_attn_dim": 7}
     yield "wav2vec2_mms", dict(config=T.Wav2Vec2Config(**mms), cases=[case("Wav2Vec2ForCTC", "masked", masked)])
     other = {**WAVE, "feat_proj_layer_norm": False, "conv_pos_batch_norm": True}

@@ -179,6 +179,10 @@ def main():
     processor("qwen2_vl_plain", t.Qwen2VLImageProcessor(size={"shortest_edge": 256, "longest_edge": 1200}, temporal_patch_size=1, do_normalize=False, do_rescale=False, **blocks), odd[:2])
     processor("qwen2_vl_old", t.Qwen2VLImageProcessor(), odd[:3], {"image_processor_type": "Qwen2VLImageProcessorFast", "min_pixels": 100, "max_pixels": 900, "patch_size": 3, "merge_size": 3, "temporal_patch_size": 3,
               "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711], "size": {"max_pixels": 9, "min_pixels": 1}})
+    processor("clip_padded", t.CLIPImageProcessor(), two, {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 12}, "do_center_crop": None, "do_pad": True})
+    processor("vit_pad_size", t.ViTImageProcessor(size=side, do_pad=True, pad_size={"height": 30, "width": 21}), two)
+    processor("segformer_crop", t.SegformerImageProcessor(), two, {"image_processor_type": "SegformerImageProcessor", "size": 18, "do_center_crop": True, "crop_size": 9, "do_pad": True, "pad_size": 40})
+    processor("detr_crop", t.DetrImageProcessor(), two, {"image_processor_type": "DetrImageProcessor", "size": {"height": 14, "width": 17}, "do_center_crop": True, "crop_size": 9})
     processor("qwen2_vl_sizes", t.Qwen2VLImageProcessor(), [(40, 60), (500, 11)])
 
 

@@ -117,7 +117,7 @@ def talk(model, head, inputs, how, eos):
         return out if torch.equal(again, out.sequences) else None
 
 
-def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY):
+def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY, prefix=""):
     """golden.<Class>.<case>.safetensors of the first inputs whose tokens are clear."""
     lines = []
     for case, how in (("greedy", greedy), ("beam", BEAM)):
@@ -133,7 +133,7 @@ def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY):
         if case == "beam":
             tensors["out.sequences_scores"] = out.sequences_scores
         args = dict(how) | {"pad_token_id": 0}
-        file = f"golden.{type(model).__name__}.{case}.safetensors"
+        file = f"golden.{type(model).__name__}.{prefix}{case}.safetensors"
         save_file({k: v.contiguous().clone() for k, v in tensors.items()}, directory / file,
                   metadata={"mode": "generate", "max_new_tokens": str(args.pop("max_new_tokens")), "args": json.dumps(args)})
         lines.append(f"../seeing/{directory.name} {file} {type(model).__name__}")
@@ -205,17 +205,17 @@ def llava(name, tiles=False):
     directory = save(name, model, processor)
     model = load(directory, cls)
 
-    def inputs():
+    def inputs(*texts):
         from PIL import Image
         import numpy as np
         noise = np.random.default_rng(int(torch.randint(1 << 30, (1,))))
-        sides = [(15, 37), (50, 22), (30, 31)]
-        images = [[Image.fromarray(noise.integers(0, 255, (*sides[i], 3), dtype=np.uint8)) for i in row] for row in ((0, 1), (2,))]
+        sides, texts = iter([(15, 37), (50, 22), (30, 31)]), texts or ("{} <image> {} <image> {}", "<image> {}")
+        images = [[Image.fromarray(noise.integers(0, 255, (*next(sides), 3), dtype=np.uint8)) for _ in range(t.count("<image>"))] for t in texts]
         word = lambda: " ".join(WORDS[i] for i in torch.randint(11, len(WORDS), (3,)))
-        made = processor(images=images, text=[f"{word()} <image> {word()} <image> {word()}", f"<image> {word()}"], padding=True, return_tensors="pt")
+        made = processor(images=images, text=[t.format(*(word() for _ in range(3))) for t in texts], padding=True, return_tensors="pt")
         return {k: v for k, v in made.items() if k != "token_type_ids"}
 
-    lines = ids_goldens(directory, model, model.lm_head, inputs, 2)
+    lines = ids_goldens(directory, model, model.lm_head, inputs, 2) + ids_goldens(directory, model, model.lm_head, lambda: inputs("what {} <image>", "{} <image> <image>"), 2, prefix="end.")
     questions = answers(model, processor, [("what is this ?", PICTURES[:1]), ("is the cat red ?", PICTURES[1:2]), ("how many ?", PICTURES[2:4]), ("what is the sea ?", PICTURES[3:])], 2, "question")
     plain = answers(model, processor, [("a <image> photo of", PICTURES[:1]), ("<image> and <image> : the", PICTURES[1:3]), ("the cat sits", [])][:2], 2, "text")
     write(directory, cases=questions, plain=plain)
@@ -229,15 +229,17 @@ VL_TALK = ("{% for m in messages %}<|im_start|>{{ m['role'] }} {% for c in m['co
            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}")
 
 
-def qwen2_vl(name):
+def qwen2_vl(name, newer=False):
     at = {w: i for i, w in enumerate(VL_WORDS)}
-    cls, config = T.Qwen2VLForConditionalGeneration, T.Qwen2VLConfig(
-        vision_config=dict(depth=2, embed_dim=24, num_heads=2, hidden_size=32, mlp_ratio=2, patch_size=4),
+    cls, make = (T.Qwen2_5_VLForConditionalGeneration, T.Qwen2_5_VLConfig) if newer else (T.Qwen2VLForConditionalGeneration, T.Qwen2VLConfig)
+    config = make(
+        vision_config=dict(depth=3, hidden_size=24, out_hidden_size=32, num_heads=2, intermediate_size=29, patch_size=4, window_size=16, fullatt_block_indexes=[1]) if newer
+        else dict(depth=2, embed_dim=24, num_heads=2, hidden_size=32, mlp_ratio=2, patch_size=4),
         text_config={**SPEAKS, "vocab_size": len(VL_WORDS), "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "eos_token_id": at["<|im_end|>"],
                      "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [1, 2, 1]}},
         image_token_id=4, video_token_id=at["<|video_pad|>"], vision_start_token_id=at["<|vision_start|>"], vision_end_token_id=at["<|vision_end|>"])
     size = dict(size={"shortest_edge": 256, "longest_edge": 1000}, patch_size=4)
-    processor = T.Qwen2VLProcessor(T.Qwen2VLImageProcessor(**size), tokenizer("$A", VL_WORDS, VL_SPECIAL), T.Qwen2VLVideoProcessor(**size), chat_template=VL_TALK)
+    processor = (T.Qwen2_5_VLProcessor if newer else T.Qwen2VLProcessor)(T.Qwen2VLImageProcessor(**size), tokenizer("$A", VL_WORDS, VL_SPECIAL), T.Qwen2VLVideoProcessor(**size), chat_template=VL_TALK)
     model = cls(config)
     model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=[at["<|im_end|>"], 2], pad_token_id=0)
     directory = save(name, model, processor)
@@ -267,7 +269,7 @@ def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl}
+             "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():
