@@ -173,7 +173,15 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
 
 /* ---- two linears, the second over the result of the first ---- */
 
-enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 64, STRIP_ROWS = 224, BLOCKS_EACH = 4, STRIP = 128 };
+enum {
+  BETWEEN_BYTES = 512 << 10,
+  LEAST_ROWS = 56,
+  MOST_ROWS = 64,
+  STRIP_ROWS = 224,
+  BLOCKS_EACH = 4,
+  STRIP = 128,
+  WIDENED_ROWS = 140
+};
 
 typedef struct chain {
   cpu_gemm g[2];
@@ -201,15 +209,21 @@ static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const 
   c->room_bytes = c->at[2] + ((uint64_t)(rows * (strips ? STRIP : first->n)) * sizeof(float) + 63) / 64 * 64;
 }
 
+/* Whether the second's weights are widened to fp32 before they are multiplied: more rows should share that. */
+static bool widens(const cpu_self *s, const cpu_linear *next) {
+  return next->form != CPU_FORM_F32 && kernel_of(s, next)->x == CPU_X_F32;
+}
+
 /* Rows of a block: its part of what is between stays in the second-level cache until it is read, but not fewer than are
- * worth fetching the weights for.  0: too few rows in all to give every worker some such blocks. */
+ * worth fetching, or widening, the weights for.  0: too few rows in all to give every worker some such blocks. */
 static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows,
                           uint32_t workers) {
-  const int64_t tile = kernel_of(s, first)->rows, limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS;
+  const int64_t tile = kernel_of(s, first)->rows, limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS,
+                least = widens(s, next) ? WIDENED_ROWS : LEAST_ROWS;
   chain one;
   lay_out(&one, s, first, next, 16, by_strips(s, next));
   int64_t most = BETWEEN_BYTES / (int64_t)(one.room_bytes / 16 + 1);
-  most = most < LEAST_ROWS ? LEAST_ROWS : most > limit ? limit : most;
+  most = most < least ? least : most > limit ? limit : most;
   most = (most + tile - 1) / tile * tile;
   return rows / most < (int64_t)workers * BLOCKS_EACH ? 0 : most;
 }

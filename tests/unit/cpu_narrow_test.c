@@ -158,7 +158,7 @@ static void run_linear(const linear *t) {
         fail_msg("form %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->form, cpu_isa_name(kernels.isa),
                  (int)t->m, (int)t->n, (int)t->k, (int)i, (int)j, got, want);
     }
-  const int64_t heights[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 29};
+  const int64_t heights[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 24, 29};
   for (size_t h = 0; h < sizeof heights / sizeof *heights; h++) {
     if (heights[h] >= t->m) break;
     for (int64_t i = 0; i < t->m; i += heights[h])

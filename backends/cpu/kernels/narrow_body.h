@@ -10,10 +10,12 @@
 
 enum {
   NARROW_FEW = V_REGISTERS >= 32 ? 12 : 5, /* rows that are widened for in registers, at most */
+  NARROW_HALF = V_REGISTERS >= 32 ? 8 : 4, /* rows that widen for as many others, where there are no more */
+  NARROW_SHORT = 128,                      /* k widened at a time for those */
   NARROW_PANELS = 4,                       /* side by side, at most */
   NARROW_LENGTH = 768, /* k widened at a time without scales: with its part of x in the first-level cache */
-  NARROW_ROWS = 70,    /* that share what was widened, at most; more of them are on too many pages */
-  NARROW_X = 3 << 18,  /* bytes of x that stay in the second-level cache while all panels pass */
+  NARROW_ROWS = 140,   /* that share what was widened, at most; more of them are on too many pages */
+  NARROW_X = 3 << 19,  /* bytes of x that stay in the second-level cache while all panels pass */
   NARROW_AHEAD = 2048  /* bytes that a panel is asked for ahead of its use */
 };
 
@@ -165,13 +167,14 @@ V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, 
 
 /* ---- weights widened into the cache ---- */
 
-/* Rows [row, stop) of one panel; total: room for them.  In each block of k the first NARROW_FEW of them widen for all. */
-V_INLINE void narrow_panel_rows(const int form, const cpu_gemm *g, int64_t row, int64_t stop, int64_t panel, float *total) {
+/* Rows [row, stop) of one panel; total: room for them.  In each block of k, `most` long without scales, the `first` of them
+ * widen for all. */
+V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t most, const cpu_gemm *g, int64_t row,
+                                int64_t stop, int64_t panel, float *total) {
   float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
       tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
-  const int64_t length = narrow_scaled(form) ? w.block : NARROW_LENGTH,
-                tiles = (stop - row - NARROW_FEW + GEMM_ROWS - 1) / GEMM_ROWS,
+  const int64_t length = narrow_scaled(form) ? w.block : most, tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
                 step = (MICRO_STEPS / 2 * narrow_pair_bytes(form) / 4 + tiles - 1) / tiles; /* of prefetching, in floats */
   for (int64_t j = 0; j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
   if (!g->k) finish(g, total, row, stop - row, panel);
@@ -185,11 +188,14 @@ V_INLINE void narrow_panel_rows(const int form, const cpu_gemm *g, int64_t row, 
                             .from = narrow_scaled(form) || !k ? NULL : total};
     const float *ahead = (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
     narrow_sums sum;
-    narrow_sum(form, NARROW_FEW, 1, true, &c, sum);
-    narrow_add(form, NARROW_FEW, scale, sum[0][0], total);
-    if (k + length >= g->k) finish(g, total, row, NARROW_FEW, panel);
-    for (int64_t i = NARROW_FEW, rows; i < stop - row; i += rows) {
+    const bool last = k + length >= g->k;
+    if (last) expect(g, row, first, panel);
+    narrow_sum(form, first, 1, true, &c, sum);
+    narrow_add(form, first, scale, sum[0][0], total);
+    if (last) finish(g, total, row, first, panel);
+    for (int64_t i = first, rows; i < stop - row; i += rows) {
       rows = micro_height(stop - row - i);
+      if (last) expect(g, row + i, rows, panel);
       if (narrow_scaled(form)) {
         micro_of_rows[rows](c.count, x + i * g->ldx, g->ldx, block, 0, tile, GEMM_COLS, ahead, step);
         for (int64_t r = 0; r < rows; r++)
@@ -198,10 +204,16 @@ V_INLINE void narrow_panel_rows(const int form, const cpu_gemm *g, int64_t row, 
         (k ? narrow_on : micro_of_rows)[rows](c.count, x + i * g->ldx, g->ldx, block, 0, total + i * GEMM_COLS, GEMM_COLS,
                                               ahead, step);
       }
-      if (k + length >= g->k) finish(g, total + i * GEMM_COLS, row + i, rows, panel);
+      if (last) finish(g, total + i * GEMM_COLS, row + i, rows, panel);
       ahead += c.count / MICRO_STEPS * step;
     }
   }
+}
+
+V_INLINE void narrow_two_tiles(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                               int64_t panel_end) {
+  float total[2 * NARROW_HALF * GEMM_COLS] __attribute__((aligned(64)));
+  for (; panel < panel_end; panel++) narrow_panel_rows(form, NARROW_HALF, NARROW_SHORT, g, row, row_end, panel, total);
 }
 
 V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
@@ -213,7 +225,7 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
   const int64_t chunks = (row_end - row + most - 1) / most;
   for (int64_t c = 0; c < chunks; c++) {
     int64_t first = row + (row_end - row) * c / chunks, stop = row + (row_end - row) * (c + 1) / chunks;
-    for (int64_t p = panel; p < panel_end; p++) narrow_panel_rows(form, g, first, stop, p, total);
+    for (int64_t p = panel; p < panel_end; p++) narrow_panel_rows(form, NARROW_FEW, NARROW_LENGTH, g, first, stop, p, total);
   }
 }
 
@@ -233,22 +245,17 @@ V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, i
   case rows:                                                       \
     narrow_few_rows(form, rows, panels, g, row, panel, panel_end); \
     return;
-#define NARROW(form, name)                                                                                     \
-  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {  \
-    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                               \
-  }                                                                                                            \
-  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {               \
-    if (row_end - row <= NARROW_FEW) {                                                                         \
-      name##_few(g, row, row_end, panel, panel_end);                                                           \
-    } else if (!narrow_scaled(form) && row_end - row <= 2 * NARROW_FEW) { /* from the cache the second time */ \
-      const int64_t half = (row + row_end) / 2;                                                                \
-      for (; panel < panel_end; panel++) {                                                                     \
-        name##_few(g, row, half, panel, panel + 1);                                                            \
-        name##_few(g, half, row_end, panel, panel + 1);                                                        \
-      }                                                                                                        \
-    } else {                                                                                                   \
-      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                               \
-    }                                                                                                          \
+#define NARROW(form, name)                                                                                    \
+  static void name##_few(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) { \
+    switch (row_end - row) { NARROW_HEIGHTS(NARROW_CASE, form) }                                              \
+  }                                                                                                           \
+  void name(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {              \
+    if (row_end - row <= NARROW_FEW)                                                                          \
+      name##_few(g, row, row_end, panel, panel_end);                                                          \
+    else if (row_end - row <= 2 * NARROW_HALF)                                                                \
+      narrow_two_tiles(form, g, row, row_end, panel, panel_end);                                              \
+    else                                                                                                      \
+      narrow_many_rows(form, g, row, row_end, panel, panel_end);                                              \
   }
 
 #endif
