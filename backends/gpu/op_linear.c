@@ -2,7 +2,13 @@
  */
 #include "gpu/op_linear.h"
 
-enum { FEW = 8, SEGMENTS = 8, TILE = 64, PANEL = 16 };
+enum { FEW = 8, SEGMENTS = 8, TILE = 64 };
+enum {
+  PANEL = 16,
+  PANELS_ONE = 4,
+  BLOCK_TILES = 20,
+  PANEL_K = 128
+}; /* columns; panel_one.k's PANELS; panel.k's TILES, KC */
 enum {
   BIAS = GPU_LINEAR_BIAS,
   RESIDUAL = GPU_LINEAR_RESIDUAL,
@@ -56,16 +62,44 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
                            error);
 }
 
-/* On a CPU device: blocks of rows so that every unit has several pieces of work. */
-static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
-  const gpu_weight *w = &p->w.w;
-  const gpu_limits *limits = &run->self->limits;
-  const int64_t panels = gpu_ceil_div(p->n, PANEL), pieces = 8 * (int64_t)(limits->units ? limits->units : 1);
-  int64_t block = gpu_ceil_div(gpu_ceil_div(p->m * panels, pieces), FEW) * FEW;
-  block = block < 2 * FEW ? 2 * FEW : block > 256 ? 256 : block;
-  const uint32_t family = p->m == 1 ? GPU_K_panel_one_f32 : limits->vector >= 16 ? GPU_K_panel8_f32 : GPU_K_panel4_f32;
-  gpu_call c = gpu_call_new(run, l, family + w->store);
+/* ---- panels, on CPU devices behind OpenCL (kernels/panel.k) ---- */
+
+/* The register tile that a vector width has room for. */
+typedef struct panel_tile {
+  uint32_t kernel, packing; /* of fp32 weights, and of x */
+  int64_t rows, panels;
+} panel_tile;
+static panel_tile tile_of(const gpu_limits *limits) {
+  static const panel_tile wide = {GPU_K_panel14_f32, GPU_K_panel_x14, 14, 2},
+                          half = {GPU_K_panel4_f32, GPU_K_panel_x4, 4, 1};
+  return limits->vector >= 16 ? wide : half;
+}
+
+/* Where x is packed; one row is read as it is. */
+static uint64_t packed_bytes(const gpu_limits *limits, int64_t m, int64_t k) {
+  const panel_tile tile = tile_of(limits);
+  return m > 1 ? (uint64_t)(gpu_ceil_div(m, tile.rows) * tile.rows * k) * 4 : 0;
+}
+
+static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding packed,
+                      accel_plugin_error *error) {
+  const panel_tile tile = tile_of(&run->self->limits);
+  const int64_t tiles = gpu_ceil_div(p->m, tile.rows);
+  gpu_call c = gpu_call_new(run, l, tile.packing);
   gpu_tensor(&c, p->x);
+  gpu_bind(&c, packed);
+  gpu_int(&c, p->m);
+  gpu_int(&c, p->k);
+  gpu_int(&c, p->x->row_stride);
+  return gpu_dispatch_grid(&c, tiles, gpu_ceil_div(p->k, PANEL_K), 1, error);
+}
+
+/* What panel_one.k and panel.k have in common. */
+static gpu_call panel_call(gpu_run *run, const kit_launch *l, const gpu_product *p, uint32_t kernel, gpu_binding x,
+                           int64_t block) {
+  const gpu_weight *w = &p->w.w;
+  gpu_call c = gpu_call_new(run, l, kernel + w->store);
+  gpu_bind(&c, x);
   gpu_bind(&c, gpu_memory_at(w->packed));
   gpu_bind(&c, w->factors ? gpu_memory_at(w->factors) : gpu_none(run));
   gpu_tensor(&c, p->bias);
@@ -74,7 +108,6 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_prod
   gpu_int(&c, p->m);
   gpu_int(&c, p->n);
   gpu_int(&c, p->k);
-  gpu_int(&c, p->x->row_stride);
   gpu_int(&c, p->y_stride);
   gpu_int(&c, w->panel_words);
   gpu_int(&c, w->group_k);
@@ -83,8 +116,22 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_prod
   gpu_int(&c, (kit_has(p->bias) ? BIAS : 0) | (kit_has(p->residual) ? RESIDUAL : 0) | (w->offsets ? OFFSETS : 0));
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
-  return gpu_dispatch_grid(&c, p->m == 1 ? gpu_ceil_div(panels, 4) : panels, gpu_ceil_div(p->m, block), 1,
-                           error); /* panel_one: four */
+  return c;
+}
+
+static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
+  const panel_tile tile = tile_of(&run->self->limits);
+  const int64_t panels = gpu_ceil_div(p->n, PANEL), tiles = gpu_ceil_div(p->m, tile.rows);
+  if (p->m == 1) {
+    gpu_call c = panel_call(run, l, p, GPU_K_panel_one_f32, gpu_at(run, p->x), 1);
+    return gpu_dispatch_grid(&c, gpu_ceil_div(panels, PANELS_ONE), 1, 1, error);
+  }
+  const gpu_binding x = gpu_part(p->words, 0, packed_bytes(&run->self->limits, p->m, p->k));
+  const int32_t rc = pack_x(run, l, p, x, error);
+  if (rc) return rc;
+  const int64_t blocks = gpu_ceil_div(tiles, BLOCK_TILES), block = gpu_ceil_div(tiles, blocks) * tile.rows;
+  gpu_call c = panel_call(run, l, p, tile.kernel, x, block);
+  return gpu_dispatch_grid(&c, gpu_ceil_div(panels, tile.panels), gpu_ceil_div(p->m, block), 1, error);
 }
 
 static int32_t multiply_rows(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
@@ -163,11 +210,13 @@ static uint64_t halves_bytes(const kit_launch *l) {
   return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
 
-/* x as words for operand `w`; an estimate knows no device yet, and takes none. */
+/* x as words or packed for operand `w`; an estimate knows no device yet, and takes none. */
 static uint64_t words_bytes(const gpu_self *self, const kit_launch *l, int w) {
   if (!self || !kit_has(&l->in[w]) || l->in[w].weight < 0) return 0;
-  return gpu_words_bytes(self, &self->weight[l->in[w].weight], kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0,
-                         kit_row_count(&l->out[0]));
+  const gpu_weight *weight = &self->weight[l->in[w].weight];
+  const bool trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS, 0) != 0;
+  const int64_t m = kit_row_count(&l->out[0]);
+  return weight->packed && !trans ? packed_bytes(&self->limits, m, weight->k) : gpu_words_bytes(self, weight, trans, m);
 }
 
 uint64_t gpu_workspace_linear(const gpu_self *self, const kit_launch *l) {

@@ -16,6 +16,18 @@ static const char dot_arithmetic[] =
     "  return c + p.x + p.y + p.z + p.w;\n"
     "}\n";
 
+/* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the language's own prefetch does
+ * nothing on PoCL. */
+static const char prefetching[] =
+    "#ifdef __has_builtin\n"
+    "#if __has_builtin(__builtin_prefetch)\n"
+    "#define ocl_prefetch(p) __builtin_prefetch((const void *)(size_t)(p))\n"
+    "#endif\n"
+    "#endif\n"
+    "#ifndef ocl_prefetch\n"
+    "#define ocl_prefetch(p)\n"
+    "#endif\n";
+
 typedef struct source {
   const char *before, *text, *options;
 } source;
@@ -23,9 +35,10 @@ typedef struct source {
 static source source_of(const gpu_device *d, uint32_t id) {
   const char *text = gpu_kernel_text[id];
   const bool dots = strstr(text, "ocl_dot4") != NULL, native = dots && d->limits.int_dot;
-  return (source){.before = native ? dot_instruction
-                            : dots ? dot_arithmetic
-                                   : "",
+  return (source){.before = native                         ? dot_instruction
+                            : dots                         ? dot_arithmetic
+                            : strstr(text, "ocl_prefetch") ? prefetching
+                                                           : "",
                   .text = text,
                   .options = native ? "-cl-std=CL3.0" : "-cl-std=CL1.2"};
 }

@@ -11,6 +11,7 @@ struct gpu_buffer {
   cl_mem mem;
   uint64_t bytes;
   void *mapped;
+  void *room; /* the host's memory that a CPU device works in: in huge pages, which its driver does not ask for */
 };
 
 typedef struct kept { /* host bytes that a queued write still reads */
@@ -95,8 +96,11 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
                     (unsigned long long)bytes, (unsigned long long)ours, (unsigned long long)d->limits.memory, d->info.name);
   }
   b->bytes = bytes;
-  b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | (host ? CL_MEM_ALLOC_HOST_PTR : 0), bytes, NULL, &code);
+  if (d->limits.cpu) b->room = kit_room(bytes); /* none: the driver may have some */
+  const cl_mem_flags where = b->room ? CL_MEM_USE_HOST_PTR : host ? CL_MEM_ALLOC_HOST_PTR : 0;
+  b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | where, bytes, b->room, &code);
   if (code) {
+    free(b->room);
     free(b);
     return ocl_fail(d, code, "clCreateBuffer", error);
   }
@@ -120,6 +124,7 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
   }
   ocl.clReleaseMemObject(b->mem);
   atomic_fetch_sub(&d->allocated, b->bytes);
+  free(b->room);
   free(b);
 }
 

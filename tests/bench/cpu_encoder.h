@@ -86,37 +86,43 @@ static inline int32_t cpu_encoder_norm(cpu_encoder *m, int32_t x, int64_t n) {
                           cpu_encoder_weight(m, n, 0, ACCEL_PLUGIN_USE_PLAIN), -1, n, 0, 0);
 }
 
-/* Inputs: input_ids [T], lengths [B]; output [T, hidden].  m is all zero. */
-static inline void cpu_encoder_build(cpu_encoder *m, int64_t vocab, int64_t hidden, int64_t inner, int64_t heads,
-                                     int layers) {
-  accel_plugin_program *p = &m->p;
-  *p = (accel_plugin_program){.size = sizeof *p,
-                              .abi = ACCEL_PLUGIN_ABI_NOW,
-                              .name = "encoder",
-                              .symbol_stride = sizeof *m->symbol,
-                              .dim_stride = sizeof *m->dim,
-                              .space_stride = sizeof m->space,
-                              .tensor_stride = sizeof *m->tensor,
-                              .state_stride = sizeof(accel_plugin_state),
-                              .node_stride = sizeof *m->node,
-                              .entry_stride = sizeof m->entry,
-                              .weight_stride = sizeof *m->weight,
-                              .n_symbol = 2,
-                              .n_dim = 2,
-                              .n_space = 1,
-                              .n_entry = 1,
-                              .n_stage = 1,
-                              .symbol = m->symbol,
-                              .dim = m->dim,
-                              .space = &m->space,
-                              .tensor = m->tensor,
-                              .node = m->node,
-                              .entry = &m->entry,
-                              .weight = m->weight};
+/* An empty program over the symbols B and T, which are dims 0 and 1, with one space and one entry to be filled in.  m is all
+ * zero. */
+static inline void cpu_encoder_begin(cpu_encoder *m) {
+  m->p = (accel_plugin_program){.size = sizeof m->p,
+                                .abi = ACCEL_PLUGIN_ABI_NOW,
+                                .name = "encoder",
+                                .symbol_stride = sizeof *m->symbol,
+                                .dim_stride = sizeof *m->dim,
+                                .space_stride = sizeof m->space,
+                                .tensor_stride = sizeof *m->tensor,
+                                .state_stride = sizeof(accel_plugin_state),
+                                .node_stride = sizeof *m->node,
+                                .entry_stride = sizeof m->entry,
+                                .weight_stride = sizeof *m->weight,
+                                .n_symbol = 2,
+                                .n_dim = 2,
+                                .n_space = 1,
+                                .n_entry = 1,
+                                .n_stage = 1,
+                                .symbol = m->symbol,
+                                .dim = m->dim,
+                                .space = &m->space,
+                                .tensor = m->tensor,
+                                .node = m->node,
+                                .entry = &m->entry,
+                                .weight = m->weight};
   m->symbol[0] = (accel_plugin_symbol){"B", 0, 0, 1};
   m->symbol[1] = (accel_plugin_symbol){"T", 0, 0, 128};
   m->dim[0] = (accel_plugin_dim){ACCEL_PLUGIN_DIM_SYMBOL, 0, 0, 0};
   m->dim[1] = (accel_plugin_dim){ACCEL_PLUGIN_DIM_SYMBOL, 1, 0, 0};
+}
+
+/* Inputs: input_ids [T], lengths [B]; output [T, hidden].  m is all zero. */
+static inline void cpu_encoder_build(cpu_encoder *m, int64_t vocab, int64_t hidden, int64_t inner, int64_t heads,
+                                     int layers) {
+  accel_plugin_program *p = &m->p;
+  cpu_encoder_begin(m);
   int32_t ids = cpu_encoder_tensor(m, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_I32, 1, -1, 0),
           lengths = cpu_encoder_tensor(m, ACCEL_PLUGIN_TENSOR_INPUT, ACCEL_PLUGIN_I32, 0, -1, -1);
   m->space = (accel_plugin_space){"tokens", lengths, 1, 0};

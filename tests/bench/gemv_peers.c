@@ -7,7 +7,6 @@
  * weights a second, their share of what plain loops read on as many threads at that time, the same with weights that stay in
  * L2 (what the kernel's instructions allow: one thread), weights a second, and how that compares with ggml's type.
  * "repacked": ggml's weights in the interleaved layout that it makes of some types when a model is loaded. */
-#include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,6 +17,7 @@
 #include "bench.h"
 #include "core/threads.h"
 #include "formats/matrix.h"
+#include "ggml_peer.h"
 #include "pack.h"
 
 enum { MEGABYTES = 640, MAX_ROUNDS = 32, MAX_THREADS = 64, L2_BYTES = 512 << 10 };
@@ -214,58 +214,24 @@ static double weights_cached(const weights *w, const float *x, void *room, float
   return (double)(n * panels * w->panel_bytes) / (now() - start) * 1e-9;
 }
 
-/* ---- ggml, by its public functions ---- */
+/* ---- ggml ---- */
 
-typedef struct ggml_room {
-  size_t bytes;
-  void *memory;
-  bool no_alloc;
-} ggml_room; /* its struct ggml_init_params */
+#define CPU_FUNCTIONS(X)                                               \
+  X(void *, ggml_backend_cpu_init, (void))                             \
+  X(void, ggml_backend_cpu_set_n_threads, (void *, int))               \
+  X(void *, ggml_backend_cpu_buffer_type, (void))                      \
+  X(void *, ggml_backend_cpu_reg, (void))                              \
+  X(void *, ggml_backend_reg_dev_get, (void *, size_t))                \
+  X(void *, ggml_backend_reg_get_proc_address, (void *, const char *)) \
+  X(const char *, ggml_backend_buft_name, (void *))
+CPU_FUNCTIONS(GGML_POINTER)
 
-#define GGML_FUNCTIONS(X)                                                                                \
-  X(void *, ggml_init, (ggml_room))                                                                      \
-  X(void, ggml_free, (void *))                                                                           \
-  X(void *, ggml_new_tensor_2d, (void *, int, int64_t, int64_t))                                         \
-  X(void *, ggml_mul_mat, (void *, void *, void *))                                                      \
-  X(void *, ggml_new_graph_custom, (void *, size_t, bool))                                               \
-  X(void, ggml_build_forward_expand, (void *, void *))                                                   \
-  X(size_t, ggml_nbytes, (const void *))                                                                 \
-  X(size_t, ggml_quantize_chunk, (int, const float *, void *, int64_t, int64_t, int64_t, const float *)) \
-  X(void *, ggml_backend_cpu_init, (void))                                                               \
-  X(void, ggml_backend_free, (void *))                                                                   \
-  X(void, ggml_backend_cpu_set_n_threads, (void *, int))                                                 \
-  X(void *, ggml_backend_cpu_buffer_type, (void))                                                        \
-  X(void *, ggml_backend_cpu_reg, (void))                                                                \
-  X(void *, ggml_backend_reg_dev_get, (void *, size_t))                                                  \
-  X(void *, ggml_backend_reg_get_proc_address, (void *, const char *))                                   \
-  X(const char *, ggml_backend_buft_name, (void *))                                                      \
-  X(void *, ggml_backend_alloc_ctx_tensors_from_buft, (void *, void *))                                  \
-  X(void, ggml_backend_buffer_free, (void *))                                                            \
-  X(void, ggml_backend_tensor_set, (void *, const void *, size_t, size_t))                               \
-  X(void, ggml_backend_tensor_get, (const void *, void *, size_t, size_t))                               \
-  X(int, ggml_backend_graph_compute, (void *, void *))
-#define GGML_POINTER(result, name, arguments) static result(*name) arguments;
-GGML_FUNCTIONS(GGML_POINTER)
-
-static bool ggml_open(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) return fprintf(stderr, "%s\n", dlerror()), false;
-#define GGML_LOAD(result, name, arguments) \
-  if (!(*(void **)&name = dlsym(library, #name))) return fprintf(stderr, "%s has no %s\n", path, #name), false;
-  GGML_FUNCTIONS(GGML_LOAD)
+static bool ggml_cpu_open(const char *path) {
+  void *library = ggml_open(path);
+  if (!library) return false;
+  CPU_FUNCTIONS(GGML_LOAD)
   return true;
 }
-
-static const struct peer_type {
-  const char *name;
-  int type; /* enum ggml_type */
-} peer_types[] = {{"F32", 0}, {"F16", 1}, {"BF16", 30}, {"Q8_0", 8}, {"Q4_0", 2}};
-
-typedef struct peer {
-  void *weights, *rest, *weight_buffer, *rest_buffer, *graph, *backend, *last;
-  int64_t copies;
-  double bytes; /* of one matrix */
-} peer;
 
 /* The buffer type in which this type's weights are interleaved at load; NULL: none on this machine. */
 static void *repacking(void) {
@@ -278,46 +244,18 @@ static void *repacking(void) {
 }
 
 /* source [n][k]; weights live in a buffer of type `kind`. */
-static bool peer_make(peer *p, int type, void *kind, const float *source, const float *x, int64_t n, int64_t k) {
-  void *cpu = ggml_backend_cpu_buffer_type();
-  char *quantised = malloc((size_t)(n * k) * 4);
-  size_t bytes = ggml_quantize_chunk(type, source, quantised, 0, n, k, NULL);
-  *p = (peer){.bytes = (double)bytes, .copies = ((int64_t)MEGABYTES << 20) / (int64_t)bytes + 1};
-  const size_t room = (size_t)(p->copies + 8) * 1024;
-  p->weights = ggml_init((ggml_room){room, NULL, true});
-  p->rest = ggml_init((ggml_room){room + (size_t)p->copies * 256 + (1 << 20), NULL, true});
-  void *in = ggml_new_tensor_2d(p->rest, 0, k, 1), **w = malloc((size_t)p->copies * sizeof *w);
-  p->graph = ggml_new_graph_custom(p->rest, (size_t)p->copies + 8, false);
-  for (int64_t c = 0; c < p->copies; c++) w[c] = ggml_new_tensor_2d(p->weights, type, k, n);
-  p->weight_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights, kind);
-  for (int64_t c = 0; c < p->copies; c++) ggml_build_forward_expand(p->graph, p->last = ggml_mul_mat(p->rest, w[c], in));
-  p->rest_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->rest, cpu);
-  bool made = p->weight_buffer && p->rest_buffer;
-  for (int64_t c = 0; made && c < p->copies; c++) ggml_backend_tensor_set(w[c], quantised, 0, bytes);
-  if (made) ggml_backend_tensor_set(in, x, 0, (size_t)k * 4);
-  p->backend = ggml_backend_cpu_init();
-  free(quantised);
-  free(w);
-  return made;
+static bool peer_make(ggml_peer *p, int type, void *kind, const float *source, const float *x, int64_t n, int64_t k) {
+  return ggml_peer_make(p, ggml_backend_cpu_init(), ggml_backend_cpu_buffer_type(), kind, type, source, x,
+                        (shape){.m = 1, .n = n, .k = k}, 0, (uint64_t)MEGABYTES << 20);
 }
 
-static void peer_free(peer *p) {
-  if (p->backend) ggml_backend_free(p->backend);
-  if (p->weight_buffer) ggml_backend_buffer_free(p->weight_buffer);
-  if (p->rest_buffer) ggml_backend_buffer_free(p->rest_buffer);
-  if (p->weights) ggml_free(p->weights);
-  if (p->rest) ggml_free(p->rest);
-}
-
-static double peer_time(peer *p, uint32_t threads) {
+static double peer_time(ggml_peer *p, uint32_t threads) {
   ggml_backend_cpu_set_n_threads(p->backend, (int)threads);
-  double start = now();
-  ggml_backend_graph_compute(p->backend, p->graph);
-  return (now() - start) / (double)p->copies;
+  return ggml_peer_time(p, now);
 }
 
 /* Cosine of the last product to the true one. */
-static double peer_agrees(peer *p, const float *source, const float *x, int64_t n, int64_t k) {
+static double peer_agrees(ggml_peer *p, const float *source, const float *x, int64_t n, int64_t k) {
   float *y = malloc((size_t)n * 4);
   double aa = 0, bb = 0, ab = 0;
   ggml_backend_tensor_get(p->last, y, 0, (size_t)n * 4);
@@ -341,7 +279,7 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
                     int64_t k, int rounds, bool with_ggml) {
   static double read[MAX_ROUNDS], ours[MAX_ROUNDS], cached[MAX_ROUNDS], theirs[2][MAX_ROUNDS];
   weights w;
-  peer peers[2] = {{0}};
+  ggml_peer peers[2] = {{0}};
   bool has[2] = {false};
   const char *const names[] = {"", " repacked"};
   float *x = malloc((size_t)k * 4), *y = malloc((size_t)(n + 64) * 4), *source = malloc((size_t)(n * k) * 4);
@@ -353,12 +291,12 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
     printf("%-8s no kernel\n", f->name);
     n_pools = 0;
   }
-  for (size_t t = 0; with_ggml && n_pools && t < sizeof peer_types / sizeof *peer_types; t++) {
-    if (strcmp(peer_types[t].name, f->peer)) continue;
-    has[0] = peer_make(&peers[0], peer_types[t].type, ggml_backend_cpu_buffer_type(), source, x, n, k);
+  if (with_ggml && n_pools) {
+    const int type = ggml_type_of(f->peer);
+    has[0] = peer_make(&peers[0], type, ggml_backend_cpu_buffer_type(), source, x, n, k);
     void *kind = repacking();
     if (kind && !strcmp(f->peer, "Q4_0")) /* of these types it has the layout for Q4_0 alone; others abort */
-      has[1] = peer_make(&peers[1], peer_types[t].type, kind, source, x, n, k);
+      has[1] = peer_make(&peers[1], type, kind, source, x, n, k);
   }
   for (int q = 0; q < n_pools; q++) {
     const uint32_t threads = accel__pool_size(pools[q]);
@@ -387,7 +325,7 @@ static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n
     fflush(stdout);
   }
   for (int i = 0; i < 2; i++)
-    if (with_ggml) peer_free(&peers[i]);
+    if (with_ggml) ggml_peer_free(&peers[i]);
   free(w.packed);
   free(x);
   free(y);
@@ -417,7 +355,7 @@ int main(int argc, char **argv) {
              2;
   }
   if (rounds < 1 || rounds > MAX_ROUNDS) rounds = 5;
-  if (ggml && !ggml_open(ggml)) return 1;
+  if (ggml && !ggml_cpu_open(ggml)) return 1;
   accel__pool *pools[MAX_THREADS];
   for (const char *p = threads; *p && n_pools < MAX_THREADS; p += strspn(p, "0123456789"), p += *p == ',')
     if (accel__pool_create((uint32_t)atoi(p), &pools[n_pools++])) return fprintf(stderr, "%s\n", accel__message()), 1;

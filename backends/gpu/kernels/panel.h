@@ -1,7 +1,17 @@
-/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for -DSTORE=<gpu_store>), and activations of sixteen.
+/* panel.h - OpenCL: sixteen codes of a packed panel as floats (CODES, for -DSTORE=<gpu_store>; CODES_BYTES long), and activations of sixteen.
  * A panel begins at a multiple of its vectors, which are loaded whole: PoCL would gather a vload16 of bytes piece by piece. */
 #ifndef GPU_PANEL_H
 #define GPU_PANEL_H
+
+#if STORE == 0
+#define CODES_BYTES 64
+#elif STORE <= 2
+#define CODES_BYTES 32
+#elif STORE == 4 || STORE == 7
+#define CODES_BYTES 8
+#else
+#define CODES_BYTES 16
+#endif
 
 #if STORE == 0
 #define CODES(wp, at) ((global const float16 *)(wp))[at]
