@@ -39,10 +39,10 @@ static accel_status read_config(accel__build *b, accel__bart *c) {
 
 /* ---- embeddings ---- */
 
-/* Of a side: the shared table, or the side's own, whichever the checkpoint has. */
+/* Of a side: the shared table, or the side's own, whichever the checkpoint has; of both the own one when nothing is tied. */
 static const char *words_of(accel__build *b, const accel__bart *c, bool decoder) {
   const char *own = decoder ? "decoder.embed_tokens" : "encoder.embed_tokens";
-  if (!c->shared) return own;
+  if (!c->shared || (!c->tied && b->request->checkpoint != NULL && accel__has(b, "%s.weight", own))) return own;
   if (b->request->checkpoint == NULL || accel__has(b, "shared.weight")) return "shared";
   if (accel__has(b, "%s.weight", own)) return own;
   return decoder ? "encoder.embed_tokens" : "decoder.embed_tokens";

@@ -71,8 +71,6 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
     ACCEL_TRY(read_limits(b, c));
   } else {
     ACCEL_TRY(read_rank(b, c));
-    if (c->act.act != ACCEL_PLUGIN_ACT_SILU || c->act.then != 0)
-      return accel__refuse(b, "field 'hidden_act': only silu is supported, as the gate of the recurrence");
   }
   ACCEL_TRY(accel__read_token_ids(b, bos, eos, pad));
   b->model->hidden_size = c->hidden;
@@ -126,7 +124,7 @@ static int32_t state(accel__build *b, uint32_t i, const char *kind_name, int32_t
 
 /* ---- the mixer ---- */
 
-/* act(conv1d over the row and the kernel-1 before it), each column by itself. */
+/* act(conv1d over the row and the kernel-1 before it), each column by itself; the gates are silu whatever hidden_act is. */
 static accel__tensor convolution(accel__build *b, const mamba *c, accel__tensor x, uint32_t i) {
   char name[60];
   int64_t columns = accel__columns(b, x), dims[3] = {columns, 1, c->kernel}, pads[2] = {c->kernel - 1, 0};

@@ -369,6 +369,8 @@ def bart_fixtures():
     yield "marian_apart", dict(config=apart, classes=["MarianMTModel"], cases=("single",), make=make_seq2seq)
     many = T.M2M100Config(**{**small, "d_model": 21, "decoder_attention_heads": 3, "activation_function": "relu"})
     yield "m2m_100", dict(config=many, classes=["M2M100ForConditionalGeneration", "M2M100Model"], cases=("right", "left"), make=make_seq2seq)
+    apart = T.M2M100Config(**{**small, "tie_word_embeddings": False, "max_position_embeddings": 40, "encoder_layers": 1, "decoder_layers": 1})  # three tables and a head of its own
+    yield "m2m_100_untied", dict(config=apart, classes=["M2M100ForConditionalGeneration"], cases=("right",), make=make_seq2seq)
     pegasus = {**small, "pad_token_id": 0, "decoder_start_token_id": 0, "eos_token_id": 1, "activation_function": "relu"}
     yield "pegasus", dict(config=T.PegasusConfig(**pegasus), classes=["PegasusForConditionalGeneration", "PegasusModel"], cases=("right",), make=make_seq2seq,
                           drop=("embed_positions",))
@@ -380,6 +382,8 @@ def mamba_fixtures():
     odd = T.MambaConfig(**{**small, "conv_kernel": 3, "expand": 3, "time_step_rank": 5, "use_bias": True, "use_conv_bias": False, "num_hidden_layers": 1,
                            "tie_word_embeddings": False})
     yield "mamba_odd", dict(config=odd, classes=["MambaForCausalLM"], cases=("right",), dtype=torch.bfloat16)
+    gelu = T.MambaConfig(**{**small, "hidden_act": "gelu", "num_hidden_layers": 1})  # of the convolution; the gate is silu all the same
+    yield "mamba_gelu", dict(config=gelu, classes=["MambaForCausalLM"], cases=("right",))
     two = T.Mamba2Config(**{**small, "num_heads": 4, "head_dim": 10, "n_groups": 2, "chunk_size": 4})
     yield "mamba2", dict(config=two, classes=["Mamba2ForCausalLM", "Mamba2Model"])
     limited = T.Mamba2Config(**{**small, "num_heads": 5, "head_dim": 8, "n_groups": 1, "time_step_limit": (0.2, 0.9), "use_bias": True, "num_hidden_layers": 1,
