@@ -10,7 +10,10 @@
 #include "cpu.h"
 #include "ops.h"
 
-enum { PIECE_BYTES = 1 << 17, PIECE_LEAST = 56, PIECE_MOST = 448 }; /* fp32 of a piece, about; its pixels */
+enum { RUN = 32 }; /* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
+/* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two tiles, and than weights are
+ * worth fetching for that the second-level cache may not keep. */
+enum { PIECE_BYTES = 3 << 13, PIECE_MOST = 448, WIDE_WEIGHTS = 1 << 19, WIDE_LEAST = 96, TASKS_EACH = 16 };
 
 typedef struct coded {
   cpu_conv_call call;
@@ -22,7 +25,8 @@ typedef struct coded {
   int64_t unit, units;            /* pixels of y that stay together, and how many such there are in an image */
   int64_t band, wide;             /* lines of x under a piece at most, pixels of one */
   int64_t row;                    /* bytes of a gathered row */
-  uint32_t pieces, strips, parts; /* of an image: of its units; of the panels; of its elements and pixels while coding */
+  uint32_t pieces, strips, tasks; /* of an image; of the panels; all of them in so many */
+  uint32_t parts;                 /* of an image while it is coded */
   int64_t *x_at, *scale_at;       /* [taps] cpu_windows */
   float *images;                  /* planes as codes: cpu_image */
   float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
@@ -30,9 +34,6 @@ typedef struct coded {
   char *rooms;                    /* [workers][room] */
   int64_t room, band_at, rows_at; /* a room: the piece of y, lines of x, gathered rows */
 } coded;
-
-static int most_of(const coded *j) { return j->to == CPU_X_U7B ? 127 : 255; }
-static uint8_t flip_of(const coded *j) { return j->to == CPU_X_S8B ? 0x80 : 0; }
 
 static cpu_image image_of(const coded *j, int64_t index) {
   return cpu_image_at(j->planes ? j->images : j->call.x, index, cpu_area(j->call.plane.in), j->call.channels);
@@ -50,7 +51,7 @@ static void extent_task(void *arg, uint32_t index, uint32_t worker) {
 }
 
 static void choose_scales(coded *j) {
-  const int most = most_of(j), flip = flip_of(j);
+  const int most = cpu_codes_most(j->to), flip = cpu_codes_flip(j->to);
   for (int64_t i = 0; i < j->call.count; i++) {
     float low = 0, high = 0; /* low: of the negated elements */
     bool finite = true;
@@ -137,8 +138,13 @@ static void gather(const coded *j, const uint8_t *from, int64_t n, int64_t line,
     const uint8_t *x = from + (i / line * p->stride[0] * j->wide + i % line * p->stride[1]) * channels;
     uint8_t *row = rows + i * j->row;
     for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-      for (int64_t kx = 0; kx < taps; kx++, row += run)
-        memcpy(row, x + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * channels, (size_t)run);
+      for (int64_t kx = 0; kx < taps; kx++, row += run) {
+        const uint8_t *at = x + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * channels;
+        if (run <= RUN)
+          memcpy(row, at, RUN); /* what follows is written later */
+        else
+          memcpy(row, at, (size_t)run);
+      }
   }
 }
 
@@ -197,16 +203,15 @@ static void put_codes(const coded *j, const piece *at, const float *product) {
                                          .pixels = at->end - at->first,
                                          .channels = c->outputs,
                                          .each = c->y_codes == CPU_CODES_LINE ? c->line : 1,
-                                         .most = most_of(j),
-                                         .flip = flip_of(j)});
+                                         .most = cpu_codes_most(j->to),
+                                         .flip = cpu_codes_flip(j->to),
+                                         .positive = c->act == ACCEL_PLUGIN_ACT_RELU});
 }
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
-static void product_task(void *arg, uint32_t index, uint32_t worker) {
-  const coded *j = arg;
+static void run_piece(const coded *j, uint32_t index, char *room) {
   const cpu_conv_call *c = &j->call;
   const piece at = piece_of(j, index);
-  char *room = j->rooms + worker * j->room;
   float *product = (float *)(void *)room;
   const bool later = c->residual && !c->residual_codes;
   cpu_windows windows;
@@ -236,15 +241,33 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
     put_planes(j, &at, product, later);
 }
 
+/* Asks for the residual that the next piece adds. */
+static void ask_ahead(const coded *j, uint32_t index) {
+  const cpu_conv_call *c = &j->call;
+  const piece at = piece_of(j, index);
+  const uint8_t *r = cpu_image_at(c->residual, at.image, cpu_area(c->plane.out), c->outputs).codes;
+  for (int64_t i = at.first * c->outputs; i < at.end * c->outputs; i += 64) __builtin_prefetch(r + i, 0, 2);
+}
+
+static void product_task(void *arg, uint32_t index, uint32_t worker) {
+  const coded *j = arg;
+  const uint32_t all = (uint32_t)j->call.count * j->pieces * j->strips;
+  const uint32_t first = (uint32_t)cpu_share(all, index, j->tasks), end = (uint32_t)cpu_share(all, index + 1, j->tasks);
+  for (uint32_t i = first; i < end; i++) {
+    if (j->call.residual_codes && i + 1 < end) ask_ahead(j, i + 1);
+    run_piece(j, i, j->rooms + worker * j->room);
+  }
+}
+
 /* ---- launches ---- */
 
-/* Pieces: as many pixels as stay in the caches, but not fewer than weights are worth fetching for; the same number for each
- * worker where there are few. */
+/* Pieces, the same number for each worker where there are few, and tasks of some that follow each other. */
 static void cut(coded *j, uint32_t workers) {
   const cpu_conv_call *c = &j->call;
-  const int64_t size = cpu_area(c->plane.out);
-  int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs;
-  pixels = pixels < PIECE_LEAST ? PIECE_LEAST : pixels > PIECE_MOST ? PIECE_MOST : pixels;
+  const int64_t size = cpu_area(c->plane.out), k = c->channels * cpu_area(c->plane.kernel),
+                tiles = 2 * c->kernels->linear[CPU_FORM_I8].rows, least = k * c->outputs > WIDE_WEIGHTS ? WIDE_LEAST : tiles;
+  int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs / tiles * tiles;
+  pixels = pixels < least ? least : pixels > PIECE_MOST ? PIECE_MOST : pixels;
   j->unit = c->y_codes == CPU_CODES_LINE ? c->line : j->thin ? 1 : c->plane.out[1];
   j->units = size / j->unit;
   const int64_t each = pixels > j->unit ? pixels / j->unit : 1;
@@ -254,6 +277,7 @@ static void cut(coded *j, uint32_t workers) {
   const uint32_t all = (uint32_t)c->count * j->pieces;
   j->strips = c->y_codes || all >= workers || !c->w ? 1 : 4 * workers / all;
   if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
+  j->tasks = all * j->strips < TASKS_EACH * workers ? all * j->strips : TASKS_EACH * workers;
 }
 
 /* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes.  Before there is an
@@ -278,8 +302,8 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->parts = 4 * workers;
   j->band_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
-  if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + 16);
-  j->room = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row) : 0);
+  if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
+  j->room = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
 #define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
   PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
@@ -288,7 +312,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(zero, (uint64_t)count * sizeof(float));
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(rooms, workers * j->room);
-  if (j->planes) PLACE(images, count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + 16);
+  if (j->planes) PLACE(images, count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);
 #undef PLACE
   return bytes;
 }
@@ -315,7 +339,7 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
     choose_scales(&j);
     cpu_parallel(l, images * j.parts, code_task, &j);
   }
-  cpu_parallel(l, images * j.pieces * j.strips, product_task, &j);
+  cpu_parallel(l, j.tasks, product_task, &j);
 }
 
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {

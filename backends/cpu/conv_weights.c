@@ -292,8 +292,26 @@ static const cpu_conv *coded_at(const accel_plugin_program *p, const cpu_convs *
   return w && w->form == CPU_CONV_I8 && p->node[node].out[0] >= 0 ? w : NULL;
 }
 
+/* A pool that can take codes and give codes: the largest of small windows. */
+static bool pools(const accel_plugin_program *p, uint32_t node) {
+  const accel_plugin_node *n = &p->node[node];
+  const int64_t *list;
+  if (n->op != ACCEL_PLUGIN_OP_POOL || n->out[0] < 0 || kit_operand(n, 0) < 0) return false;
+  if (kit_attr_i(n, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) != ACCEL_PLUGIN_POOL_MAX) return false;
+  if (kit_attr_iv(n, ACCEL_PLUGIN_ATTR_ADAPTIVE, &list) > 0) return false;
+  int64_t taps = 1;
+  const int64_t dims = kit_attr_iv(n, ACCEL_PLUGIN_ATTR_KERNEL, &list);
+  for (int64_t i = 0; i < dims; i++) taps = list[i] <= CPU_POOL_TAPS ? taps * list[i] : CPU_POOL_TAPS + 1;
+  return dims > 0 && taps <= CPU_POOL_TAPS;
+}
+
+static bool gives_codes(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  return coded_at(p, c, node) || pools(p, node);
+}
+
 /* How the node at `node` reads its operand `k`, if not as codes: NONE. */
 static cpu_codes reads(const accel_plugin_program *p, const cpu_convs *c, uint32_t node, uint32_t k) {
+  if (pools(p, node)) return CPU_CODES_PIXEL;
   const cpu_conv *w = coded_at(p, c, node);
   const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
   if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
@@ -301,10 +319,11 @@ static cpu_codes reads(const accel_plugin_program *p, const cpu_convs *c, uint32
   return w->block < w->k ? CPU_CODES_LINE : CPU_CODES_NONE;
 }
 
-/* Results of coded convolutions that only such ones read are codes.  A residual must be where the result is. */
+/* Results of coded convolutions that only such ones read are codes, also with a pool between.  A residual must be codes
+ * where the result is, and so must what is pooled and the pool's result. */
 static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
   for (uint32_t i = 0; i < p->n_node; i++)
-    if (coded_at(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
+    if (gives_codes(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       const int32_t t = kit_operand(&p->node[i], k);
@@ -317,11 +336,13 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
   for (bool changed = true; changed;) { /* each round takes one away, at least */
     changed = false;
     for (uint32_t i = 0; i < p->n_node; i++) {
-      if (!coded_at(p, c, i)) continue;
-      const int32_t y = p->node[i].out[0], residual = kit_operand(&p->node[i], 3);
-      if (!c->codes[y] || residual < 0 || c->codes[residual]) continue;
-      c->codes[y] = CPU_CODES_NONE;
-      changed = true;
+      if (!gives_codes(p, c, i)) continue;
+      const bool pool = pools(p, i);
+      const int32_t y = p->node[i].out[0], beside = kit_operand(&p->node[i], pool ? 0 : 3);
+      const bool left = beside >= 0 && c->codes[y] && !c->codes[beside], right = pool && !c->codes[y] && c->codes[beside];
+      if (left) c->codes[y] = CPU_CODES_NONE;
+      if (right) c->codes[beside] = CPU_CODES_NONE;
+      changed = changed || left || right;
     }
   }
 }

@@ -57,6 +57,55 @@ static void pool_task(void *arg, uint32_t task, uint32_t worker) {
   }
 }
 
+/* Between convolutions over codes: a line of y is fp32 only until it is coded. */
+typedef struct pool_codes_job {
+  const cpu_kernels *kernels;
+  cpu_plane plane;
+  const void *x;
+  void *y;
+  float *lines; /* [workers][room] */
+  int64_t channels, room;
+  bool whole_lines; /* have one scale */
+} pool_codes_job;
+
+static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
+  const pool_codes_job *j = arg;
+  const cpu_x to = j->kernels->linear[CPU_FORM_I8].x;
+  const int64_t image = index / j->plane.out[0], line = index % j->plane.out[0], wide = j->plane.out[1];
+  const cpu_image x = cpu_image_at(j->x, image, cpu_area(j->plane.in), j->channels),
+                  y = cpu_image_at(j->y, image, cpu_area(j->plane.out), j->channels);
+  float *room = j->lines + worker * j->room;
+  j->kernels->pool_pixels(&(cpu_pool_pixels){.plane = j->plane,
+                                             .codes = x.codes,
+                                             .scale = x.scale,
+                                             .zero = x.zero,
+                                             .channels = j->channels,
+                                             .sign = cpu_codes_flip(to),
+                                             .y = room},
+                          line, line + 1);
+  j->kernels->codes_pixels(&(cpu_pixels){.x = room,
+                                         .y = y.codes + line * wide * j->channels,
+                                         .scale = y.scale + line * wide,
+                                         .zero = y.zero + line * wide,
+                                         .pixels = wide,
+                                         .channels = j->channels,
+                                         .each = j->whole_lines ? wide : 1,
+                                         .most = cpu_codes_most(to),
+                                         .flip = cpu_codes_flip(to)});
+}
+
+static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const cpu_plane *p) {
+  pool_codes_job j = {.kernels = &s->kernels,
+                      .plane = *p,
+                      .x = l->in[0].data,
+                      .y = l->out[0].data,
+                      .lines = l->workspace,
+                      .channels = l->in[0].dim[1],
+                      .whole_lines = cpu_codes_of(&s->convs, l->node->out[0]) == CPU_CODES_LINE};
+  j.room = aligned(p->out[1] * j.channels);
+  cpu_parallel(l, (uint32_t)(l->in[0].dim[0] * p->out[0]), pool_codes_task, &j);
+}
+
 /* How many elements a window has along a dim; 1 where it has none, whose sum is 0. */
 static void count(const cpu_plane *p, int axis, bool pads, float *to) {
   for (int64_t o = 0; o < p->out[axis]; o++) {
@@ -77,8 +126,10 @@ static bool adaptive(const kit_launch *l) {
 uint64_t cpu_pool_workspace(const kit_launch *l, uint32_t workers) {
   cpu_plane p = cpu_plane_of(l, NULL);
   if (adaptive(l) || !l->out[0].elements) return 0;
-  int64_t all = aligned(p.out[0]) + aligned(p.out[1]) + (workers ? workers : 1) * aligned(cpu_depthwise_layout(&p).all);
-  return (uint64_t)all * sizeof(float);
+  if (!workers) workers = 1;
+  const int64_t planes = aligned(p.out[0]) + aligned(p.out[1]) + workers * aligned(cpu_depthwise_layout(&p).all),
+                lines = workers * aligned(p.out[1] * l->in[0].dim[1]);
+  return (uint64_t)(planes > lines ? planes : lines) * sizeof(float);
 }
 
 int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -88,6 +139,10 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   *p = cpu_plane_of(l, NULL);
   if (!out->elements) return ACCEL_PLUGIN_OK;
   if (!x->elements) return kit_scalar(ACCEL_PLUGIN_OP_POOL)(l, error);
+  if (cpu_codes_of(&s->convs, l->node->out[0])) {
+    launch_pool_codes(s, l, p);
+    return ACCEL_PLUGIN_OK;
+  }
   j.g.max = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, ACCEL_PLUGIN_POOL_MAX) == ACCEL_PLUGIN_POOL_MAX;
   j.planes = x->dim[0] * x->dim[1];
   bool covers = !p->begin[0] && !p->begin[1] && !p->end[0] && !p->end[1] && !memcmp(p->kernel, p->in, sizeof p->in);

@@ -34,6 +34,8 @@ typedef struct cpu_image {
   float *scale, *zero; /* [pixels] */
   uint8_t *codes;      /* [pixels][channels] */
 } cpu_image;
+static inline int cpu_codes_most(cpu_x x) { return x == CPU_X_U7B ? 127 : 255; }
+static inline uint8_t cpu_codes_flip(cpu_x x) { return x == CPU_X_S8B ? 0x80 : 0; }
 static inline int64_t cpu_image_floats(int64_t pixels, int64_t channels) { return 2 * pixels + (pixels * channels + 3) / 4; }
 static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t pixels, int64_t channels) {
   float *scale = (float *)images + index * cpu_image_floats(pixels, channels);

@@ -332,8 +332,10 @@ static void test_pixels(void) {
     float *x = filled(n), *scale = guard(pixels), *zero = guard(pixels);
     uint8_t *y = (uint8_t *)guard((n + 3) / 4) + ((n + 3) / 4 * 4 - n);
     const int64_t bad = round % 5 ? -1 : pick(0, (int)n - 1);
+    const bool positive = round % 4 == 1;
+    for (int64_t i = 0; positive && i < n; i++) x[i] = fabsf(x[i]);
     if (bad >= 0) x[bad] = round % 2 ? INFINITY : NAN;
-    kernels.codes_pixels(&(cpu_pixels){x, y, scale, zero, pixels, channels, each, most, (uint8_t)flip});
+    kernels.codes_pixels(&(cpu_pixels){x, y, scale, zero, pixels, channels, each, most, (uint8_t)flip, positive});
     for (int64_t p = 0; p < pixels; p++) {
       const int64_t first = p / each * each;
       float low = 0, high = 0;
@@ -349,6 +351,34 @@ static void test_pixels(void) {
         check("code", ((float)(code - flip) - zero[p]) * scale[p], x[p * channels + c], 1.001 * scale[p]);
       }
     }
+    release();
+  }
+}
+
+static void test_pool_pixels(void) {
+  for (int round = 0; round < 30; round++) {
+    cpu_plane p = random_plane(16);
+    const int64_t channels = pick(1, 40), n = cpu_area(p.in), line = pick(0, p.out[0] - 1);
+    const bool sign = round % 2;
+    float *scale = filled(n), *zero = filled(n), *y = guard((p.out[0] - line) * p.out[1] * channels);
+    uint8_t *x = (uint8_t *)guard((n * channels + 3) / 4) + ((n * channels + 3) / 4 * 4 - n * channels);
+    for (int64_t i = 0; i < n * channels; i++) x[i] = (uint8_t)pick(0, 255);
+    for (int64_t i = 0; i < n; i++) scale[i] = fabsf(scale[i]) + 0.01f, zero[i] = (float)pick(sign ? -128 : 0, 127);
+    if (round % 5 == 0) scale[pick(0, n - 1)] = NAN;
+    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zero, channels, sign, y}, line, p.out[0]);
+    for (int64_t i = 0; i < (p.out[0] - line) * p.out[1]; i++)
+      for (int64_t c = 0; c < channels; c++) {
+        float most = -INFINITY;
+        for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
+          const int64_t r = (line + i / p.out[1]) * p.stride[0] - p.begin[0] + t / p.kernel[1] * p.dilation[0],
+                        q = i % p.out[1] * p.stride[1] - p.begin[1] + t % p.kernel[1] * p.dilation[1], at = r * p.in[1] + q;
+          if (r < 0 || r >= p.in[0] || q < 0 || q >= p.in[1]) continue;
+          const uint8_t code = x[at * channels + c];
+          const float v = ((sign ? (float)(int8_t)code : (float)code) - zero[at]) * scale[at];
+          if (!(v <= most)) most = isnan(most) ? most : v;
+        }
+        check("pool of codes", y[i * channels + c], most, 0);
+      }
     release();
   }
 }
@@ -581,6 +611,7 @@ TEST(transpose)
 TEST(planes)
 TEST(codes)
 TEST(pixels)
+TEST(pool_pixels)
 TEST(folds)
 TEST(softmax)
 TEST(elementwise)
@@ -594,7 +625,7 @@ int main(void) {
       cmocka_unit_test(all_taps),       cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
       cmocka_unit_test(all_softmax),    cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
       cmocka_unit_test(all_group_norm), cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
-      cmocka_unit_test(all_codes),      cmocka_unit_test(all_pixels),
+      cmocka_unit_test(all_codes),      cmocka_unit_test(all_pixels),      cmocka_unit_test(all_pool_pixels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

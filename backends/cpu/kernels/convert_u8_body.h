@@ -196,8 +196,29 @@ V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int
   }
 }
 
+/* Up to four channels, pixel by pixel as a word; whole words are stored where other pixels follow. */
+V_INLINE void code_few(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
+                       int64_t ldy) {
+  const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
+  for (int64_t p = 0; p < pixels; p += V, y += V * ldy) {
+    const int64_t n = pixels - p < V ? pixels - p : V;
+    uint8_t code[4][V] = {{0}};
+    for (int64_t c = 0; c < channels; c++)
+      v_codes(code[c], v_min(v_fma(v_loadn(x + c * ldx + p, pixels - p), factor, zero), most));
+    for (int64_t i = 0; i < n; i++) {
+      const uint8_t word[4] = {code[0][i], code[1][i], code[2][i], code[3][i]};
+      memcpy(y + i * ldy, word, p + i + 4 < pixels ? 4 : (size_t)channels);
+    }
+  }
+}
+
 void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
                             int64_t ldy) {
+  if (channels <= 4 && ldy == channels) {
+    code_few(how, x, ldx, pixels, channels, y, ldy);
+    for (int64_t i = 0; how->flip && i < pixels * channels; i++) y[i] ^= how->flip;
+    return;
+  }
   for (int64_t c = 0; c < channels; c += V)
     for (int64_t p = 0; p < pixels; p += V)
       code_block(how, x + c * ldx + p, ldx, pixels - p, channels - c, y + p * ldy + c, ldy);
@@ -205,26 +226,80 @@ void CPU_NAME(codes, plane)(const cpu_coding *how, const float *x, int64_t ldx, 
     for (int64_t c = 0; c < channels; c++) y[p * ldy + c] ^= how->flip;
 }
 
-V_INLINE void code_pixels(const int codes, const cpu_pixels *g) {
+/* Largest element and largest negated one of k, and 0; answers NaN where there is an infinity or NaN, else 0. */
+V_INLINE vf extent_of(const bool signs, const float *x, int64_t k, vf *low, vf *high) {
+  vf lo[4] = {v_zero(), v_zero(), v_zero(), v_zero()}, hi[4] = {v_zero(), v_zero(), v_zero(), v_zero()},
+     un[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
+  int64_t j = 0;
+  for (; j + 4 * V <= k; j += 4 * V)
+    for (int i = 0; i < 4; i++) {
+      const vf a = v_load(x + j + i * V);
+      if (signs) lo[i] = v_min(lo[i], a);
+      hi[i] = v_max(hi[i], a);
+      un[i] = v_fma(a, v_zero(), un[i]);
+    }
+  for (; j < k; j += V) {
+    const vf a = v_loadn(x + j, k - j);
+    if (signs) lo[0] = v_min(lo[0], a);
+    hi[0] = v_max(hi[0], a);
+    un[0] = v_fma(a, v_zero(), un[0]);
+  }
+  *low = v_sub(v_zero(), v_min(v_min(lo[0], lo[1]), v_min(lo[2], lo[3])));
+  *high = v_max(v_max(hi[0], hi[1]), v_max(hi[2], hi[3]));
+  return v_add(v_add(un[0], un[1]), v_add(un[2], un[3]));
+}
+
+/* What V groups of elements are coded with. */
+typedef struct steps {
+  float low[V], high[V], factor[V], scale[V], zero[V];
+} steps;
+
+V_INLINE void choose_steps(const int codes, const bool signs, steps *s) {
+  const vf most = v_set((float)codes), low = signs ? v_load(s->low) : v_zero(), high = v_load(s->high),
+           scale = v_max(v_add(v_div(high, most), v_div(low, most)), v_set(0x1p-126f));
+  v_store(s->scale, scale);
+  v_store(s->factor, v_div(v_set(1.0f), scale));
+  v_store(s->zero, v_rint(v_div(low, scale)));
+}
+
+/* Groups of k elements, each with a scale: V at a time, which are taken one by one where something is not finite. */
+V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g) {
   const int64_t k = g->each * g->channels, all = g->pixels / g->each;
-  piece p[AT_ONCE];
-  for (int64_t at = 0; at < all; at += AT_ONCE) {
-    const int n = all - at < AT_ONCE ? (int)(all - at) : AT_ONCE;
-    for (int i = 0; i < n; i++)
-      p[i] = (piece){g->x + (at + i) * k, g->y + (at + i) * k, g->scale + (at + i) * g->each, g->zero + (at + i) * g->each};
-    convert_pieces(codes, n, p, k, k);
+  steps s = {{0}, {0}, {0}, {0}, {0}};
+  for (int64_t at = 0; at < all; at += V) {
+    const int n = all - at < V ? (int)(all - at) : V;
+    vf bad = v_zero(), low[4], high[4];
+    for (int i = 0; i < n; i += 4) {
+      for (int m = 0; m < 4; m++)
+        bad = v_add(bad, extent_of(signs, g->x + (at + (i + m < n ? i + m : i)) * k, k, &low[m], &high[m]));
+      if (signs) v_largest4(low, s.low + i);
+      v_largest4(high, s.high + i);
+    }
+    choose_steps(codes, signs, &s);
+    const bool finite = v_sum(bad) == 0;
+    for (int i = 0; i < n; i++) {
+      const int64_t to = at + i;
+      const bool good = finite || v_sum(extent_of(true, g->x + to * k, k, &low[0], &high[0])) == 0;
+      g->scale[to * g->each] = good ? s.scale[i] : NAN;
+      g->zero[to * g->each] = good ? s.zero[i] : 0.0f;
+      if (good)
+        convert_row(codes, g->x + to * k, k, g->y + to * k, k, s.factor[i], s.zero[i]);
+      else
+        memset(g->y + to * k, 0, (size_t)k);
+    }
   }
 }
 
 void CPU_NAME(codes, pixels)(const cpu_pixels *g) {
   if (g->most == 127)
-    code_pixels(127, g);
+    code_pixels(127, true, g);
+  else if (g->positive)
+    code_pixels(255, false, g);
   else
-    code_pixels(255, g);
-  for (int64_t p = 0; p < g->pixels; p++) {
-    const int64_t first = p / g->each * g->each;
-    g->scale[p] = g->scale[first];
-    g->zero[p] = p == first && g->flip ? g->zero[p] - (float)g->flip : g->zero[first];
+    code_pixels(255, true, g);
+  for (int64_t first = 0; first < g->pixels && (g->flip || g->each > 1); first += g->each) {
+    const float scale = g->scale[first], zero = g->zero[first] - (float)g->flip;
+    for (int64_t p = first; p < first + g->each; p++) g->scale[p] = scale, g->zero[p] = zero;
   }
   for (int64_t i = 0; g->flip && i < g->pixels * g->channels; i++) g->y[i] ^= g->flip;
 }

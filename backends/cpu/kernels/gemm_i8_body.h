@@ -11,6 +11,20 @@ enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one r
 /* The tile stays where it is: compilers else keep a second copy of it on the stack. */
 #define TILE_STAYS() __asm__ volatile("" ::: "memory")
 
+/* A row: of windows also its line and where it is in that. */
+typedef struct place {
+  int64_t row, line, at;
+} place;
+
+V_INLINE place place_of(const cpu_gemm *g, int64_t row) {
+  return g->windows ? (place){row, row / g->windows->line, row % g->windows->line} : (place){.row = row};
+}
+V_INLINE void step_rows(const cpu_gemm *g, place *p, int64_t rows) {
+  p->row += rows;
+  p->at += rows;
+  if (g->windows && p->at == g->windows->line) p->line++, p->at = 0;
+}
+
 /* Where a tile's rows of x are; distances in bytes. */
 typedef struct source {
   const uint8_t *x;
@@ -18,19 +32,17 @@ typedef struct source {
   int64_t block, ldx, scale_row, zero; /* zero: from a scale to its zero */
 } source;
 
-V_INLINE source source_of(const cpu_gemm *g, int64_t row) {
+V_INLINE source source_of(const cpu_gemm *g, const place *p) {
   const cpu_windows *w = g->windows;
   const uint8_t *x = g->x;
-  if (w) {
-    const int64_t line = row / w->line, at = row % w->line;
-    return (source){.x = x + line * w->line_bytes + at * g->ldx,
-                    .scale = (const char *)(w->scale + line * w->scale_line + at * w->scale_row),
+  if (w)
+    return (source){.x = x + p->line * w->line_bytes + p->at * g->ldx,
+                    .scale = (const char *)(w->scale + p->line * w->scale_line + p->at * w->scale_row),
                     .block = w->block,
                     .ldx = g->ldx,
                     .scale_row = w->scale_row * (int64_t)sizeof(float),
                     .zero = (const char *)w->zero - (const char *)w->scale};
-  }
-  x += row * g->ldx;
+  x += p->row * g->ldx;
   return (source){.x = x,
                   .scale = (const char *)x + (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
                   .block = cpu_x_block(DOT_X),
@@ -41,9 +53,10 @@ V_INLINE source source_of(const cpu_gemm *g, int64_t row) {
 
 V_INLINE vf float_at(const char *p) { return v_set(*(const float *)(const void *)p); }
 
-/* One block of a tile: t += x_scale (factor sum_k(code_x code_w) - x_zero sum); sum[i] of row i. */
+/* One block of a tile: t += x_scale (factor sum_k(code_x code_w) - x_zero sum); sum[i] of row i.  t begins with the first.
+ */
 V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
-                        int64_t scale_row, int64_t zero, float *tile) {
+                        int64_t scale_row, int64_t zero, bool first, float *tile) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     const char *at = scale + i * scale_row;
     const vf s = float_at(at), z = float_at(at + zero);
@@ -51,39 +64,73 @@ V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS],
       float *t = tile + i * GEMM_COLS + j * V;
       const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
                value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
-      v_store(t, v_fma(s, value, v_load(t)));
+      v_store(t, first ? v_mul(s, value) : v_fma(s, value, v_load(t)));
+    }
+  }
+}
+
+V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
+
+/* The last block of windows: straight to columns [col, col + GEMM_COLS) of y, which are all there, without activation or
+ * with a ReLU. */
+V_INLINE void put_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
+                        int64_t scale_row, int64_t zero, bool first, const float *tile, const cpu_gemm *g, int64_t row,
+                        int64_t col) {
+  const cpu_windows *w = g->windows;
+  const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
+  const uint8_t *r = w->residual ? w->residual + row * g->ldr + col : NULL;
+  const float *bias = g->bias + col;
+  float *y = g->y + row * g->ldy + col;
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    const char *at = scale + i * scale_row;
+    const vf s = float_at(at), z = float_at(at + zero), rs = v_set(r ? w->residual_scale[row + i] : 0),
+             rz = v_set(r ? w->residual_zero[row + i] : 0);
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
+               value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
+      vf v = v_fma(s, value, v_load(bias + j * V));
+      if (!first) v = v_add(v, v_load(tile + i * GEMM_COLS + j * V));
+      if (r) v = v_fma(rs, v_sub(load_codes(r + i * g->ldr + j * V), rz), v);
+      v_store(y + i * g->ldy + j * V, v_max(least, v)); /* a NaN stays */
     }
   }
 }
 
 /* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
- *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w). */
-V_INLINE void multiply(const int rows, const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead,
-                       int64_t ahead_step) {
-  const source from = source_of(g, row);
+ *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w).
+ * col: of windows whose tile goes straight to y, else -1. */
+V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile,
+                       const char *ahead, int64_t ahead_step) {
+  const source from = source_of(g, p);
   const cpu_windows *windows = g->windows;
   const char *w = panel;
-  MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
-  TILE_STAYS();
+  if (g->k <= 0) {
+    MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
+  }
   for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
     const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4,
                   x_at = windows ? windows->x_at[b] : b * from.block, scale_at = windows ? windows->scale_at[b] : b;
     const float *factors = (const float *)(const void *)w;
+    const char *scale = from.scale + scale_at * (int64_t)sizeof(float);
     dot_sums sum;
     w += HEAD;
     dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
-    add_block(rows, sum, factors, from.scale + scale_at * (int64_t)sizeof(float), from.scale_row, from.zero, tile);
+    if (left == k && col >= 0)
+      put_block(rows, sum, factors, scale, from.scale_row, from.zero, b == 0, tile, g, p->row, col);
+    else
+      add_block(rows, sum, factors, scale, from.scale_row, from.zero, b == 0, tile);
     TILE_STAYS();
   }
 }
 
-typedef void tile_fn(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, int64_t ahead_step);
-#define DOT_TILE(rows)                                                                                       \
-  static void tile_##rows(const cpu_gemm *g, int64_t row, const char *panel, float *tile, const char *ahead, \
-                          int64_t step) {                                                                    \
-    multiply(rows, g, row, panel, tile, ahead, step);                                                        \
+typedef void tile_fn(const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile, const char *ahead,
+                     int64_t ahead_step);
+#define DOT_TILE(rows)                                                                                    \
+  static void tile_##rows(const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile, \
+                          const char *ahead, int64_t step) {                                              \
+    multiply(rows, g, p, panel, col, tile, ahead, step);                                                  \
   }
 DOT_TILES
 
@@ -96,8 +143,6 @@ static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
 }
 
 /* ---- a finished tile of windows ---- */
-
-V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
 
 #define FINISH_WINDOWS(act)                                                                                 \
   case act:                                                                                                 \
@@ -138,8 +183,6 @@ static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t 
     float *y = g->y + row * g->ldy + col;
     const uint8_t *r = w->residual ? w->residual + row * g->ldr + col : NULL;
     switch (g->act) {
-      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_NONE)
-      FINISH_WINDOWS(ACCEL_PLUGIN_ACT_RELU)
       FINISH_WINDOWS(ACCEL_PLUGIN_ACT_GELU)
       FINISH_WINDOWS(ACCEL_PLUGIN_ACT_SILU)
     }
@@ -147,16 +190,21 @@ static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t 
   finish_windows_slowly(g, tile, row, rows, col);
 }
 
-/* Height of the tile at `row`: those of windows keep to a line. */
-static int64_t height_at(const cpu_gemm *g, int64_t row, int64_t row_end) {
-  const int64_t left = row_end - row, line = g->windows ? g->windows->line - row % g->windows->line : left;
+/* Whether tiles of windows go to y from registers. */
+static bool straight(const cpu_gemm *g, int64_t col) {
+  return g->windows && g->bias && g->k > 0 && g->n - col >= GEMM_COLS &&
+         (g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU);
+}
+
+/* Height of the tile there: those of windows keep to a line. */
+static inline int64_t height_at(const cpu_gemm *g, const place *p, int64_t row_end) {
+  const int64_t left = row_end - p->row, line = g->windows ? g->windows->line - p->at : left;
   return dot_height(line < left ? line : left);
 }
 
-static int64_t tiles_in(const cpu_gemm *g, int64_t row, int64_t row_end) {
+static int64_t tiles_in(const cpu_gemm *g, place p, int64_t row_end) {
   int64_t tiles = 0;
-  if (!g->windows) return (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS;
-  for (; row < row_end; row += height_at(g, row, row_end)) tiles++;
+  for (; p.row < row_end; tiles++) step_rows(g, &p, height_at(g, &p, row_end));
   return tiles;
 }
 
@@ -166,20 +214,25 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const char *w = g->w;
   const bool few = row_end - row <= FEW_ROWS;
-  while (row < row_end) {
-    const int64_t tiles = block_tiles(g, tiles_in(g, row, row_end)), step = ROUND * DOT_STEP / tiles;
-    int64_t stop = row;
-    for (int64_t t = 0; t < tiles; t++) stop += height_at(g, stop, row_end);
-    for (int64_t p = panel; p < panel_end; p++)
-      for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
+  place from = place_of(g, row);
+  while (from.row < row_end) {
+    const int64_t tiles = block_tiles(g, tiles_in(g, from, row_end)), step = ROUND * DOT_STEP / tiles;
+    place stop = from;
+    for (int64_t p = panel; p < panel_end; p++) {
+      const int64_t col = straight(g, p * GEMM_COLS) ? p * GEMM_COLS : -1;
+      stop = from;
+      for (int64_t t = 0; t < tiles; t++) { /* each tile brings its part of the next panel */
         const char *ahead = few ? w + p * g->panel_bytes + FAR : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
-        rows = height_at(g, i, row_end);
-        tile_of[rows](g, i, w + p * g->panel_bytes, tile, ahead, step);
-        if (g->windows)
-          finish_windows(g, tile, i, rows, p);
-        else
-          finish(g, tile, i, rows, p);
+        const int64_t rows = height_at(g, &stop, row_end);
+        tile_of[rows](g, &stop, w + p * g->panel_bytes, col, tile, ahead, step);
+        if (col < 0 && g->windows)
+          finish_windows(g, tile, stop.row, rows, p);
+        else if (col < 0)
+          finish(g, tile, stop.row, rows, p);
+        step_rows(g, &stop, rows);
       }
-    row = stop;
+    }
+    if (panel >= panel_end) return;
+    from = stop;
   }
 }

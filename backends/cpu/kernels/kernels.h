@@ -307,6 +307,7 @@ typedef struct cpu_kernels {
   cpu_codes_fn *codes;
   cpu_codes_pixels_fn *codes_pixels;
   cpu_pool_fn *pool;
+  cpu_pool_pixels_fn *pool_pixels;
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;
   cpu_scan_fn *scan;

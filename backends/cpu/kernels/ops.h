@@ -169,6 +169,7 @@ typedef struct cpu_pixels {
   int64_t pixels, channels, each;
   int32_t most; /* 255, 127 */
   uint8_t flip;
+  bool positive; /* no element is below 0 */
 } cpu_pixels;
 typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 
@@ -183,6 +184,19 @@ typedef struct cpu_pool {
   bool again; /* as in cpu_depthwise */
 } cpu_pool;
 typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as for depthwise */
+
+/* The largest of windows over an image as codes, channels last: y[line_end - line][out[1]][channels].  Its kernel has
+ * CPU_POOL_TAPS elements at most. */
+typedef struct cpu_pool_pixels {
+  cpu_plane plane;
+  const uint8_t *codes;      /* [in][channels] */
+  const float *scale, *zero; /* [in] */
+  int64_t channels;
+  bool sign; /* codes are signed */
+  float *y;
+} cpu_pool_pixels;
+enum { CPU_POOL_TAPS = 25 };
+typedef void cpu_pool_pixels_fn(const cpu_pool_pixels *g, int64_t line, int64_t line_end);
 
 /* One channel of one image; every output index reads `width` inputs of its dim. */
 typedef struct cpu_resize {
