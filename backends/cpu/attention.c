@@ -2,8 +2,8 @@
  *
  * A unit is a head of a sequence; with one query row and several heads to a key head, those heads are one unit (they are the
  * rows of one small matrix).  A task is a run of units, a stretch of one's query rows, or, with one query row and many keys,
- * a range of its keys, whose results are then merged in order.  Blocks of rows and ranges of keys start at fixed places of
- * their sequence, so results do not depend on how many tasks there are. */
+ * a range of its keys, whose results are then merged in order.  Rows do not know of each other and ranges of keys start at
+ * fixed places of their sequence, so results do not depend on how many tasks there are. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,12 +108,6 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
   return s;
 }
 
-/* A block's scores are largest for some middle length, its values with the most rows: bounded apart from what grows with the
- * keys. */
-static uint64_t bounded(const sizes *s) {
-  return s->worker + 65536 + 16 * 1024 + CPU_ATTENTION_ROWS * (uint64_t)(s->dv + 64);
-}
-
 static bool ours(const kit_launch *l) {
   return kit_has(&l->in[Q]) && (l->node->state >= 0 || (kit_has(&l->in[K]) && kit_has(&l->in[VALUE])));
 }
@@ -122,7 +116,7 @@ uint64_t cpu_attention_workspace(const cpu_kernels *kernels, const kit_launch *s
   if (!ours(shapes)) return 0;
   int64_t q = kit_row_count(&shapes->in[Q]), k = kit_has(&shapes->in[K]) ? kit_row_count(&shapes->in[K]) : 0;
   sizes s = measure(kernels, shapes, q > k ? q : k);
-  return (s.shared + bounded(&s) * (workers ? workers : 1)) * sizeof(float);
+  return (s.shared + s.worker * (workers ? workers : 1)) * sizeof(float);
 }
 
 /* ---- positions ---- */
@@ -358,21 +352,12 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
     j->s->kernels.attention(&a, row, row_end, workspace);
 }
 
-/* Height of the blocks that the kernel cuts rows into: tasks meet between them. */
-static int64_t block_rows(const job *j, int64_t keys) {
-  return cpu_attention_layout(keys, j->base.dk, j->base.dv, j->base.relative_columns, j->base.relative_columns > 0,
-                              j->s->kernels.tile_rows, j->s->kernels.panel_cols)
-      .rows;
-}
-
 /* Units from .. to-1, stretch `chunk` of `chunks` of their rows. */
 static void run_units(const job *j, int64_t from, int64_t to, uint32_t chunk, uint32_t chunks, float *workspace) {
   for (int32_t item = 0; item < j->q.items && to > 0; item++) {
     const sequence *s = &j->sequence[item];
-    const int64_t rows = rows_of(j, item), height = block_rows(j, s->keys), blocks = (rows + height - 1) / height,
-                  each = s->units / s->ranges;
-    int64_t row = cpu_share(blocks, chunk, chunks) * height, row_end = cpu_share(blocks, chunk + 1, chunks) * height;
-    if (row_end > rows) row_end = rows;
+    const int64_t rows = rows_of(j, item), row = cpu_share(rows, chunk, chunks),
+                  row_end = cpu_share(rows, chunk + 1, chunks), each = s->units / s->ranges;
     for (int64_t u = from > 0 ? from : 0; row < row_end && u < to && u < s->units; u++) /* neighbours read the same pages */
       run_unit(j, item, u % each, u / each, row, row_end, workspace);
     from -= s->units;
@@ -437,21 +422,32 @@ static int32_t choose_units(job *j, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
+/* Tasks: whole units, several each when they are many or small, or stretches of the rows of each unit so that all workers
+ * finish together. */
 static void split(job *j, const kit_launch *l) {
-  uint32_t workers = cpu_workers(l);
-  double cost = 0;
-  for (int32_t i = 0; i < j->q.items; i++)
+  enum { TASKS_EACH = 8, STRETCHES = 8 };
+  const double packing = 8, held_up = 0.2; /* rows that packing the keys is worth; of a task */
+  const uint32_t workers = cpu_workers(l);
+  double cost = 0, rows = 0, best = INFINITY;
+  for (int32_t i = 0; i < j->q.items; i++) {
     cost += (double)(rows_of(j, i) + 8) * (double)j->sequence[i].keys * (double)(j->base.dk + j->base.dv + 20);
+    rows += (double)rows_of(j, i) / (double)j->q.items;
+  }
   cost *= 0.03 * (double)j->heads; /* ns */
   j->chunks = 0;
   j->tasks = cpu_tasks(l, j->units * 64, cost / (double)(j->units * 64)); /* 64: a unit can be cut */
   if (j->tasks < 2) return;
-  if (j->units >= 2 * (int64_t)workers) {
-    if (j->q.items > 1) j->tasks = workers * 8; /* sequences differ in length */
+  if (j->units >= (int64_t)workers * TASKS_EACH || rows <= FEW_ROWS) {
+    if (j->q.items > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH; /* sequences differ in length */
     if ((int64_t)j->tasks > j->units) j->tasks = (uint32_t)j->units;
     return;
   }
-  j->chunks = (4 * workers + (uint32_t)j->units - 1) / (uint32_t)j->units;
+  for (int64_t c = 1; c <= STRETCHES && (double)c <= rows; c++) {
+    const double time = (rows / (double)c + packing) * ((double)((j->units * c + workers - 1) / workers) + held_up);
+    if (time >= best) continue;
+    best = time;
+    j->chunks = (uint32_t)c;
+  }
   j->tasks = j->chunks * (uint32_t)j->units;
 }
 
@@ -566,7 +562,7 @@ static int32_t run(job *j, const kit_launch *l, const sizes *s, accel_plugin_err
   rc = choose_units(j, error);
   if (rc) return rc;
   j->workspace = at + s->shared;
-  j->workspace_floats = (int64_t)bounded(s);
+  j->workspace_floats = (int64_t)s->worker;
   split(j, l);
   cpu_parallel(l, j->tasks, task, j);
   if (j->parts) merge(j);

@@ -31,28 +31,49 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-/* A grid of tasks: panels are cut so that every worker gets the same number, then rows, but not below a few register tiles.
- */
+/* What a task of `rows` rows and `panels` panels takes, in rows of a panel: every register tile costs a little more than its
+ * rows, no panel passes faster than it is fetched, and nobody asks for a task's first one ahead. */
+static double task_cost(int64_t rows, int64_t panels, int64_t tile_rows) {
+  const double tile = 0.25, first_panel = 0.2, fetched = 2.0 * (double)tile_rows;
+  const double cost = (double)rows + tile * (double)((rows + tile_rows - 1) / tile_rows);
+  return (cost > fetched ? cost : fetched) * ((double)panels + first_panel);
+}
+
+/* When the last worker is done with a grid of tasks, in rows of a panel. `claim`: what taking a task costs.  Workers that
+ * are held up leave their share to others: the smaller the tasks, the sooner all are done. */
+static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t tile_rows, uint32_t workers, double claim) {
+  const double held_up = 0.2;
+  const int64_t rounds = (blocks * groups + workers - 1) / workers;
+  return (claim + task_cost((j->rows + blocks - 1) / blocks, (j->panels + groups - 1) / groups, tile_rows)) *
+         ((double)rounds + held_up);
+}
+
+/* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and soonest.  Row blocks are at
+ * least a few register tiles high, unless there are too few panels for all workers. */
 static void split(job *j, int64_t tile_rows, const kit_launch *l) {
-  const double gflops = 50; /* of one core, at least: decides only what is too small to split */
+  const double gflops = 50, claim_ns = 500; /* gflops: of one core, at least */
   const uint32_t workers = cpu_workers(l);
-  const int64_t tall = 4 * tile_rows;                                         /* rows a panel is worth fetching for */
-  double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops; /* ns */
+  const double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops, /* ns */
+      row = cost / (double)(j->rows * j->panels);
+  int64_t most = j->rows / (4 * tile_rows); /* blocks: rows a panel is worth fetching for */
+  int64_t least_each = 1, most_each = 8;    /* tasks of a worker */
+  double best = INFINITY;
   j->row_blocks = j->panel_groups = 1;
-  if (cpu_tasks(l, j->rows * j->panels, cost / (double)(j->rows * j->panels)) < 2) return;
-  uint32_t wanted =
-      (cost > 1e6 * workers ? 4 : 1) * workers; /* several each: a worker that is held up leaves its share to others */
-  int64_t groups = j->panels < workers ? j->panels : workers, blocks = (wanted + groups - 1) / groups;
-  if (blocks > j->rows / tall) blocks = j->rows / tall;
-  if (blocks < 1) blocks = 1;
-  groups = (wanted + blocks - 1) / blocks;
-  if (groups > j->panels) { /* a narrow result: rows after all */
-    groups = j->panels;
-    blocks = (wanted + groups - 1) / groups;
-    if (blocks > j->rows) blocks = j->rows;
-  }
-  j->row_blocks = (uint32_t)blocks;
-  j->panel_groups = (uint32_t)groups;
+  if (cpu_tasks(l, j->rows * j->panels, row) < 2) return;
+  if (j->rows <= tile_rows) least_each = most_each = cost > 1e6 * workers ? 4 : 1; /* fetching the panels is all there is */
+  if (j->panels < workers) most = (workers + j->panels - 1) / j->panels * most_each;
+  if (most > j->rows) most = j->rows;
+  if (most < 1) most = 1;
+  for (int64_t each = least_each; each <= most_each; each++)
+    for (int64_t blocks = 1; blocks <= most && blocks <= each * workers; blocks++) {
+      int64_t groups = each * workers / blocks;
+      if (groups > j->panels) groups = j->panels;
+      const double time = grid_cost(j, blocks, groups, tile_rows, workers, claim_ns / row);
+      if (time >= best) continue;
+      best = time;
+      j->row_blocks = (uint32_t)blocks;
+      j->panel_groups = (uint32_t)groups;
+    }
 }
 
 /* ---- x ---- */

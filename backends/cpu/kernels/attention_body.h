@@ -1,11 +1,11 @@
 /* attention_body.h - attention of one head of one sequence (kernels.h: cpu_attention), included by attention_<isa>.c.
  *
- * attention_head: keys and values are packed into panels, tile of keys after tile; a block of query rows goes through
- * scores, softmax and the product with v while its scores stay in cache, and carries largest score, sum and values from tile
- * to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS keys are one tile, packed once
- * for all blocks.  decode_head: few rows, keys and values are read once where they lie. What lies outside a row's window is
- * never computed when positions are row numbers.  The order of every sum depends on the sequence alone, not on threads or
- * batch. */
+ * attention_head: keys and values are packed into panels, tile of keys after tile; a strip of query rows goes through
+ * scores, softmax and the product with v while its scores stay in the first-level cache.  A block of rows carries largest
+ * score, sum and values from tile to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS
+ * keys are one tile, packed once for all rows.  decode_head: few rows, keys and values are read once where they lie. What
+ * lies outside a row's window is never computed when positions are row numbers.  The order of every sum depends on the
+ * sequence alone, not on threads or batch. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -75,14 +75,12 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
     }
 }
 
-enum { SOFTMAX_ROWS = 8 };
-
-/* What one block of rows shares. */
+/* A strip of query rows, and the packed keys and values that it shares with others. */
 typedef struct block {
   const cpu_attention *a;
   float *k, *v, *score, *position, *key_side, *total; /* in the workspace */
-  int64_t lds;
-  int64_t row, rows, low, high; /* query rows; keys that any of them sees */
+  int64_t lds, strip;
+  int64_t row, rows, low, high; /* query rows of the strip; keys that any of them sees */
   int64_t tile, tile_end;       /* keys at hand: everything in the workspace counts from `tile` */
   bool plain;
 } block;
@@ -164,28 +162,32 @@ static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, in
     if (tile + j >= a->mask_from && !a->mask[tile + j - a->mask_from]) s[j] = -INFINITY;
 }
 
-/* Row i's scores made final, -INFINITY or zero where they are not seen; answers the largest of them. */
-static float finish_scores(const block *b, int64_t i) {
+/* Row i's scores made final, -INFINITY or zero where they are not seen; its part of the tile. */
+static void finish_scores(const block *b, int64_t i, int64_t *low, int64_t *high) {
   const cpu_attention *a = b->a;
   float *s = b->score + (i - b->row) * b->lds;
-  int64_t low, high, all_low = b->low > b->tile ? b->low - b->tile : 0,
-                     all_high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-  part_of(b, i, &low, &high);
-  const int64_t from = low / V * V, to = round_up(high, V);
+  const int64_t all_low = b->low > b->tile ? b->low - b->tile : 0,
+                all_high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
+  part_of(b, i, low, high);
+  const int64_t from = *low / V * V, to = round_up(*high, V);
   if (!b->plain) {
-    adjust(a, i, s, b->tile, low, high, a->key_position || a->slope != 0.0f ? b->position : NULL);
-    if (a->relative_row) add_disentangled(b, i, s, low, high);
+    adjust(a, i, s, b->tile, *low, *high, a->key_position || a->slope != 0.0f ? b->position : NULL);
+    if (a->relative_row) add_disentangled(b, i, s, *low, *high);
     if (a->relative_row && a->mask) /* hidden ones again */
-      for (int64_t j = low; j < high; j++)
+      for (int64_t j = *low; j < *high; j++)
         if (j >= a->mask_from && !a->mask[j - a->mask_from]) s[j] = -INFINITY;
   }
   for (int64_t j = all_low; j < from; j++) s[j] = 0.0f;
-  for (int64_t j = from; j < low; j++) s[j] = -INFINITY;
-  for (int64_t j = high; j < to; j++) s[j] = -INFINITY;
+  for (int64_t j = from; j < *low; j++) s[j] = -INFINITY;
+  if (*high < to) v_storen(s + *high, v_set(-INFINITY), to - *high);
   for (int64_t j = to; j < all_high; j++) s[j] = 0.0f;
+}
+
+/* The largest of scores low .. high-1, whole vectors. */
+static float largest_score(const float *s, int64_t low, int64_t high) {
   vf most = v_set(-INFINITY);
-  for (int64_t j = from; j < to; j += V) most = v_max(v_load(s + j), most); /* never NaN */
-  return v_largest(most) * (b->plain ? a->scale : 1.0f);
+  for (int64_t j = low / V * V; j < high; j += V) most = v_max(v_load(s + j), most); /* never NaN */
+  return v_largest(most);
 }
 
 /* ---- softmax ---- */
@@ -208,11 +210,12 @@ static float raise_to(seen *s, float top) {
   return factor;
 }
 
-/* Scores s[low .. high) (whole vectors) to exponentials beside `top`; answers their sum. */
+/* Scores s[low .. high) (whole vectors) times `factor` to exponentials beside `top`; answers their sum. */
 V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float top) {
-  vf shift = v_set(top == -INFINITY ? 0.0f : -top), scale = v_set(factor), sum = v_zero();
+  const float bits = 1.44269504f; /* log2 e */
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top * bits), scale = v_set(factor * bits), sum = v_zero();
   for (int64_t j = low / V * V; j < high; j += V) {
-    vf e = v_exp_negative(v_fma(v_load(s + j), scale, shift));
+    vf e = v_exp2_negative(v_fma(v_load(s + j), scale, shift));
     v_store(s + j, e);
     sum = v_add(sum, e);
   }
@@ -303,65 +306,69 @@ static void scores(const block *b) {
             a->relative_columns);
 }
 
-/* Scores of all rows through the softmax; factor[] of what they had seen before. */
-static void softmax_block(const block *b, seen *s, float *factor) {
-  const cpu_attention *a = b->a;
-  for (int64_t i = 0; i < b->rows; i += SOFTMAX_ROWS) { /* several rows side by side hide the latency of each one's sums */
-    const int64_t end = i + SOFTMAX_ROWS < b->rows ? i + SOFTMAX_ROWS : b->rows;
-    for (int64_t r = i; r < end; r++) factor[r] = raise_to(&s[r], finish_scores(b, b->row + r));
-    for (int64_t r = i; r < end; r++) {
-      int64_t low, high;
-      part_of(b, b->row + r, &low, &high);
-      s[r].sum += weigh(b->score + r * b->lds, low, high, b->plain ? a->scale : 1.0f, s[r].top);
-    }
-  }
+/* Scores of all rows through the softmax; factor[] of what they had seen before.  Step by step for all of them: what a row
+ * waits for comes while others are at it. */
+static void softmax_strip(const block *b, seen *s, float *factor) {
+  const float scale = b->plain ? b->a->scale : 1.0f;
+  int64_t low[CPU_ATTENTION_STRIP], high[CPU_ATTENTION_STRIP];
+  for (int64_t r = 0; r < b->rows; r++) finish_scores(b, b->row + r, &low[r], &high[r]);
+  for (int64_t r = 0; r < b->rows; r++)
+    factor[r] = raise_to(&s[r], largest_score(b->score + r * b->lds, low[r], high[r]) * scale);
+  for (int64_t r = 0; r < b->rows; r++) s[r].sum += weigh(b->score + r * b->lds, low[r], high[r], scale, s[r].top);
 }
 
-static void span_block(block *b) {
-  const cpu_attention *a = b->a;
-  int64_t unused;
-  span_of(a, b->row, &b->low, &unused);
-  span_of(a, b->row + b->rows - 1, &unused, &b->high);
+/* The strip from `row` on, strips being as equal as whole rows allow, and the keys that its rows see. */
+static void strip_at(block *b, int64_t row, int64_t row_end) {
+  int64_t unused, strips = (row_end - row + b->strip - 1) / b->strip;
+  b->row = row;
+  b->rows = (row_end - row + strips - 1) / strips;
+  span_of(b->a, row, &b->low, &unused);
+  span_of(b->a, row + b->rows - 1, &unused, &b->high);
   b->low = b->low / GEMM_COLS * GEMM_COLS;
 }
 
 /* All keys in one tile, packed already. */
-static void run_block(block *b) {
+static void run_strip(block *b) {
   const cpu_attention *a = b->a;
-  float factor[CPU_ATTENTION_ROWS];
-  seen s[CPU_ATTENTION_ROWS];
-  span_block(b);
+  float factor[CPU_ATTENTION_STRIP];
+  seen s[CPU_ATTENTION_STRIP];
   scores(b);
   for (int64_t r = 0; r < b->rows; r++) s[r] = nothing_seen(a, b->row + r);
-  softmax_block(b, s, factor);
+  softmax_strip(b, s, factor);
   for (int64_t r = 0; r < b->rows; r++) factor[r] = inverse_of(&s[r]);
   for (int64_t r = 0; a->probs && r < b->rows; r++) write_probabilities(b, b->row + r, factor[r]);
   values(b, NULL, 0, factor);
 }
 
-/* Tile after tile. */
-static void run_long_block(block *b, int64_t columns) {
+/* Rows [row, row_end) against one tile of keys after the other. */
+static void run_block(block *b, int64_t row, int64_t row_end, int64_t columns) {
   const cpu_attention *a = b->a;
-  float factor[CPU_ATTENTION_ROWS];
+  float factor[CPU_ATTENTION_STRIP];
   seen s[CPU_ATTENTION_ROWS];
-  span_block(b);
-  for (int64_t r = 0; r < b->rows; r++) s[r] = nothing_seen(a, b->row + r);
-  for (int64_t i = 0; i < b->rows * columns; i += V) v_store(b->total + i, v_zero());
-  for (b->tile = b->low / b->lds * b->lds; b->tile < b->high; b->tile += b->lds) {
+  int64_t low, high, unused;
+  span_of(a, row, &low, &unused);
+  span_of(a, row_end - 1, &unused, &high);
+  for (int64_t r = row; r < row_end; r++) s[r - row] = nothing_seen(a, r);
+  for (int64_t i = 0; i < (row_end - row) * columns; i += V) v_store(b->total + i, v_zero());
+  for (b->tile = low / b->lds * b->lds; b->tile < high; b->tile += b->lds) {
     b->tile_end = b->tile + b->lds < a->keys ? b->tile + b->lds : a->keys;
-    pack_tile(b, b->low > b->tile ? b->low : b->tile, b->high < b->tile_end ? b->high : b->tile_end);
-    scores(b);
-    softmax_block(b, s, factor);
-    values(b, b->total, columns, factor);
+    pack_tile(b, low > b->tile ? low : b->tile, high < b->tile_end ? high : b->tile_end);
+    for (int64_t r = row; r < row_end; r += b->rows) {
+      strip_at(b, r, row_end);
+      if (b->low >= b->tile_end || b->high <= b->tile) continue;
+      scores(b);
+      softmax_strip(b, s + (r - row), factor);
+      values(b, b->total + (r - row) * columns, columns, factor);
+    }
   }
-  for (int64_t r = 0; r < b->rows; r++) hand_over(a, b->row + r, &s[r], b->total + r * columns);
+  for (int64_t r = row; r < row_end; r++) hand_over(a, r, &s[r - row], b->total + (r - row) * columns);
 }
 
 void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const bool whole = a->probs || a->relative_row;
   const cpu_attention_plan plan =
       cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, whole, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a, .k = workspace, .lds = plan.keys, .plain = is_plain(a), .tile_end = a->keys};
+  block b = {.a = a, .k = workspace, .lds = plan.keys, .strip = plan.strip, .plain = is_plain(a), .tile_end = a->keys};
   const bool tiles = a->part || plan.keys < a->keys;
   b.v = workspace + plan.v;
   b.position = workspace + plan.position;
@@ -371,13 +378,11 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
   if (a->keys > 0 && !tiles) pack_tile(&b, 0, a->keys);
   if (a->keys > 0 && a->rel_q)
     product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
+  for (; tiles && row < row_end; row += plan.rows)
+    run_block(&b, row, row_end - row < plan.rows ? row_end : row + plan.rows, plan.columns);
   for (; row < row_end; row += b.rows) {
-    b.row = row;
-    b.rows = row_end - row < plan.rows ? row_end - row : plan.rows;
-    if (tiles)
-      run_long_block(&b, plan.columns);
-    else
-      run_block(&b);
+    strip_at(&b, row, row_end);
+    run_strip(&b);
   }
 }
 

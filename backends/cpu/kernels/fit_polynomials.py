@@ -46,6 +46,9 @@ show("tanh", fit(lambda u: np.where(u < 1e-4, -1 / 3 + 2 * u / 15, (np.tanh(np.s
                  lambda u: u, 0, 0.625 ** 2, 4))
 # 2^f = P(f) on |f| <= 1/2
 two = show("exp2", fit(lambda f: 2.0 ** f, lambda f: 2.0 ** -f, -0.5, 0.5, 5))
+# 2^f = 1 + f P(f) on |f| <= 1/2
+show("exp2, exact at 0", fit(lambda f: np.where(np.abs(f) < 1e-6, np.log(2), np.expm1(np.log(2) * f) / np.where(f == 0, 1, f)),
+                             lambda f: np.abs(f) * 2.0 ** -f, -0.5, 0.5, 4))
 # erfc(z / sqrt 2) = 2^(-z P(z)) on [0, LAST]; the weight is what an error of P costs gelu(-z) = -z/2 erfc(z / sqrt 2)
 LAST = 8
 

@@ -136,7 +136,8 @@ typedef void cpu_pack_fn(const float *w, int64_t ldw, int64_t rows, int64_t k, f
 /* ---- attention ---- */
 
 enum {
-  CPU_ATTENTION_ROWS = 112, /* query rows of one block, at most */
+  CPU_ATTENTION_ROWS = 448, /* query rows of one block, at most: they share packed keys */
+  CPU_ATTENTION_STRIP = 24, /* of these, at most, or a register tile: their scores stay in the first-level cache */
   CPU_ATTENTION_KEYS = 512, /* keys of one tile: longer sequences are gone through tile by tile */
   CPU_PAGE_ROWS = 256       /* rows of a page of keys and values */
 };
@@ -199,7 +200,7 @@ static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
 typedef struct cpu_attention_plan {
   int64_t keys, columns;                            /* keys of a tile and dv, rounded up to whole panels */
   int64_t v, position, key_side, score, total, all; /* offsets, and all of it */
-  int64_t rows;                                     /* of a block */
+  int64_t rows, strip;                              /* of a block and of a part of it, whole register tiles */
 } cpu_attention_plan;
 /* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
 static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns,
@@ -208,15 +209,14 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   const int64_t tile = whole || keys < CPU_ATTENTION_KEYS ? keys : CPU_ATTENTION_KEYS;
   p.keys = (tile + panel_cols - 1) / panel_cols * panel_cols;
   p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
+  p.strip = CPU_ATTENTION_STRIP / tile_rows * tile_rows;
+  p.rows = tile < keys ? CPU_ATTENTION_ROWS / tile_rows * tile_rows : p.strip;
   p.v = p.keys * dk;
   p.position = p.v + p.keys * p.columns;
   p.key_side = p.position + p.keys;
   p.score = (p.key_side + tile * relative_columns + 15) / 16 * 16;
-  p.rows = 65536 / (p.keys + relative_columns + 1) / tile_rows * tile_rows; /* a block's scores: a quarter of a megabyte */
-  if (p.rows > CPU_ATTENTION_ROWS / tile_rows * tile_rows) p.rows = CPU_ATTENTION_ROWS / tile_rows * tile_rows;
-  if (p.rows < tile_rows) p.rows = tile_rows;
-  p.total = p.score + p.rows * (p.keys + relative_columns) + 16;
-  p.all = p.total + (tile < keys ? p.rows * p.columns : 0);
+  p.total = p.score + p.strip * (p.keys + relative_columns) + 16;
+  p.all = p.total + p.rows * p.columns;
   return p;
 }
 

@@ -35,6 +35,18 @@ V_INLINE vf v_exp_negative(vf x) {
   return v_select(v_lt(x, low), v_zero(), v_mul(v_add(p, v_set(1.0f)), v_power(m)));
 }
 
+/* 2^x for x <= 0 or hardly above (softmax): results below 2^-126 become 0. */
+V_INLINE vf v_exp2_negative(vf x) {
+  vf m = v_add(x, v_set(V_MAGIC)), f = v_sub(x, v_sub(m, v_set(V_MAGIC)));
+  vf p = v_set(1.3264727e-3f);
+  p = v_fma(p, f, v_set(9.671513e-3f));
+  p = v_fma(p, f, v_set(5.5507336e-2f));
+  p = v_fma(p, f, v_set(2.4022242e-1f));
+  p = v_fma(p, f, v_set(6.93147e-1f));
+  p = v_fma(p, f, v_set(1.0f));
+  return v_cut(x, v_set(-126.0f), v_mul(p, v_power(m)));
+}
+
 /* log(x); 0 gives -infinity, negative numbers NaN. */
 V_INLINE vf v_log(vf x) {
   vf e, m = v_frexp(x, &e);

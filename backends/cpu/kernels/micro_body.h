@@ -15,6 +15,7 @@
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
+enum { MICRO_NEAR = 512 }; /* floats of b that are asked into the first-level cache ahead */
 
 typedef vf micro_sums[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
 
@@ -57,6 +58,7 @@ V_INLINE void micro(const int rows, const int panels, const bool on, int64_t k_c
       MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     ahead += ahead_step;
+    MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch(b + MICRO_NEAR + 16 * i); }
     MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, panels, x, row, row3, b, panel, u, sum); }
     b += MICRO_STEPS * GEMM_COLS;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * MICRO_STEPS; }

@@ -110,6 +110,8 @@ V_INLINE vf v_copysign(vf x, vf sign) {
 V_INLINE vf v_flip(vf x, vf sign) { return _mm256_xor_ps(x, sign); }
 V_INLINE vm v_lt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
 V_INLINE vf v_select(vm m, vf yes, vf no) { return _mm256_blendv_ps(no, yes, m); }
+/* y where x is not below `low` (or is NaN), else 0. */
+V_INLINE vf v_cut(vf x, vf low, vf y) { return _mm256_andnot_ps(_mm256_cmp_ps(x, low, _CMP_LT_OQ), y); }
 V_INLINE vf v_rint(vf x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x 2^n for integral n; only for results that are normal numbers. */
 V_INLINE vf v_ldexp_normal(vf x, vf n) {
@@ -122,10 +124,8 @@ V_INLINE vf v_ldexp(vf x, vf n) {
   return v_ldexp_normal(v_ldexp_normal(x, half), v_sub(n, half));
 }
 /* 2^n for m = V_MAGIC + n, |n| <= 126. */
-#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
-V_INLINE vf v_power(vf m) {
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_castps_si256(m), _mm256_set1_epi32(127)), 23));
-}
+#define V_MAGIC 12583039.0f /* 3 2^22 + 127: what is added to it is rounded to an integer, its low bits are the exponent */
+V_INLINE vf v_power(vf m) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(m), 23)); }
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vm tiny = v_lt(x, v_set(1.17549435e-38f));

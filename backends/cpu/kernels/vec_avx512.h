@@ -93,16 +93,16 @@ V_INLINE vf v_copysign(vf x, vf sign) {
 V_INLINE vf v_flip(vf x, vf sign) { return _mm512_xor_ps(x, sign); }
 V_INLINE vm v_lt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 V_INLINE vf v_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
+/* y where x is not below `low` (or is NaN), else 0. */
+V_INLINE vf v_cut(vf x, vf low, vf y) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, low, _CMP_NLT_UQ), y); }
 V_INLINE vf v_rint(vf x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 /* x 2^n for integral n; denormal and infinite results as they should be. */
 V_INLINE vf v_ldexp(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 /* Same, only for results that are normal numbers. */
 V_INLINE vf v_ldexp_normal(vf x, vf n) { return _mm512_scalef_ps(x, n); }
 /* 2^n for m = V_MAGIC + n, |n| <= 126. */
-#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
-V_INLINE vf v_power(vf m) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_castps_si512(m), _mm512_set1_epi32(127)), 23));
-}
+#define V_MAGIC 12583039.0f /* 3 2^22 + 127: what is added to it is rounded to an integer, its low bits are the exponent */
+V_INLINE vf v_power(vf m) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(m), 23)); }
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vf e = _mm512_getexp_ps(x), m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_zero);

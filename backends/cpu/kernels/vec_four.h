@@ -85,6 +85,8 @@ V_INLINE void v_fence(void) {}
 V_INLINE vf v_flip(vf x, vf sign) { return (vf)((vm)x ^ (vm)sign); }
 V_INLINE vm v_lt(vf a, vf b) { return (vm)(a < b); }
 V_INLINE vf v_select(vm m, vf yes, vf no) { return (vf)(((vm)yes & m) | ((vm)no & ~m)); }
+/* y where x is not below `low` (or is NaN), else 0. */
+V_INLINE vf v_cut(vf x, vf low, vf y) { return (vf)(~v_lt(x, low) & (vm)y); }
 V_INLINE vf v_min(vf a, vf b) { return v_select(v_lt(a, b), a, b); } /* b when either is NaN, as on x86 */
 V_INLINE vf v_max(vf a, vf b) { return v_select(v_lt(b, a), a, b); }
 V_INLINE vf v_sqrt(vf x) { return V_SQRT(x); }
@@ -105,8 +107,8 @@ V_INLINE vf v_ldexp(vf x, vf n) {
   return v_ldexp_normal(v_ldexp_normal(x, half), n - half);
 }
 /* 2^n for m = V_MAGIC + n, |n| <= 126. */
-#define V_MAGIC 12582912.0f /* 3 2^22: what is added to it is rounded to an integer, which its low bits hold */
-V_INLINE vf v_power(vf m) { return (vf)(((vu)m + 127u) << 23); }
+#define V_MAGIC 12583039.0f /* 3 2^22 + 127: what is added to it is rounded to an integer, its low bits are the exponent */
+V_INLINE vf v_power(vf m) { return (vf)((vu)m << 23); }
 /* Mantissa in [1/sqrt 2, sqrt 2) and exponent of positive normal or denormal x. */
 V_INLINE vf v_frexp(vf x, vf *exponent) {
   vm tiny = v_lt(x, v_set(1.17549435e-38f));
