@@ -48,15 +48,15 @@ static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t ti
          ((double)rounds + held_up);
 }
 
-/* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and soonest.  Row blocks are at
- * least a few register tiles high, unless there are too few panels for all workers. */
-static void split(job *j, int64_t tile_rows, const kit_launch *l) {
+/* A grid of tasks, row blocks by groups of panels: the one that all workers finish together and soonest.  `tall`: rows that
+ * a panel is worth fetching for; row blocks are not lower unless there are too few panels for all workers. */
+static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) {
   const double gflops = 50, claim_ns = 500; /* gflops: of one core, at least */
   const uint32_t workers = cpu_workers(l);
   const double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops, /* ns */
       row = cost / (double)(j->rows * j->panels);
-  int64_t most = j->rows / (4 * tile_rows); /* blocks: rows a panel is worth fetching for */
-  int64_t least_each = 1, most_each = 8;    /* tasks of a worker */
+  int64_t most = j->rows / tall;         /* row blocks */
+  int64_t least_each = 1, most_each = 8; /* tasks of a worker */
   double best = INFINITY;
   j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, row) < 2) return;
@@ -178,6 +178,12 @@ static void add_gemm(job *j, const cpu_self *s, const kit_launch *l) {
   j->panels_before[m + 1] = j->panels;
 }
 
+/* Whether weights are widened to fp32 before they are multiplied: WIDENED_ROWS rows should share that. */
+static bool widens(const cpu_self *s, const cpu_linear *w) {
+  return w->form != CPU_FORM_F32 && kernel_of(s, w)->x == CPU_X_F32;
+}
+enum { WIDENED_ROWS = 140 };
+
 /* Products of the same x, which is converted into `room` where the kernel wants that. */
 static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l, void *room) {
   const cpu_linear_kernel *kernel = kernel_of(s, first);
@@ -188,21 +194,13 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
   j->from_ld = j->g[0].ldx;
   j->x = kernel->x;
   if (j->convert) convert(j, l, room);
-  split(j, kernel->rows, l);
+  split(j, kernel->rows, widens(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
   cpu_parallel(l, j->row_blocks * j->panel_groups, task, j);
 }
 
 /* ---- two linears, the second over the result of the first ---- */
 
-enum {
-  BETWEEN_BYTES = 512 << 10,
-  LEAST_ROWS = 56,
-  MOST_ROWS = 64,
-  STRIP_ROWS = 224,
-  BLOCKS_EACH = 4,
-  STRIP = 128,
-  WIDENED_ROWS = 140
-};
+enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 64, STRIP_ROWS = 224, BLOCKS_EACH = 4, STRIP = 128 };
 
 typedef struct chain {
   cpu_gemm g[2];
@@ -228,11 +226,6 @@ static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const 
   c->at[1] = x_bytes(s, first, rows);
   c->at[2] = c->at[1] + x_bytes(s, next, rows);
   c->room_bytes = c->at[2] + ((uint64_t)(rows * (strips ? STRIP : first->n)) * sizeof(float) + 63) / 64 * 64;
-}
-
-/* Whether the second's weights are widened to fp32 before they are multiplied: more rows should share that. */
-static bool widens(const cpu_self *s, const cpu_linear *next) {
-  return next->form != CPU_FORM_F32 && kernel_of(s, next)->x == CPU_X_F32;
 }
 
 /* Rows of a block: its part of what is between stays in the second-level cache until it is read, but not fewer than are
