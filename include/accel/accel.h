@@ -864,7 +864,9 @@ typedef struct accel_fit_params {
   uint32_t size;
   const char *device;    /* as accel_init takes it; NULL: every device that can be chosen here */
   const char *precision; /* NULL: all eight */
-  uint32_t batch, seq;   /* sequences, and tokens of each; 0: 1, and 128 or the model's limit where that is less */
+  /* Sequences, and tokens of each; 0: 1, and 128 or the model's limit where that is less.  Of a model that takes no text: pictures or
+   * sounds, and the side in pixels or the samples of each; 0: 1, and what the model's config says. */
+  uint32_t batch, seq;
   const char *architecture, *task; /* as accel_init takes them */
   uint32_t new_tokens;             /* generated after each sequence */
 } accel_fit_params;
@@ -888,6 +890,7 @@ typedef struct accel_fit_report {
   uint64_t parameters;
   uint32_t n;
   const accel_fit_record *record; /* device by device */
+  const char *unit;               /* of seq: "tokens", "pixels a side", "samples" */
 } accel_fit_report;
 ACCEL_API accel_fit_params accel_fit_params_default(void);
 /* A dry run: nothing is loaded.  A model without local files is taken at the registry's shape.  Of a model that generates a generation is

@@ -14,27 +14,34 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
   return z ^ (z >> 31);
 }
 
-/* config.json's vocab_size; 0 when it cannot be read (a model of the registry without files). */
-static int64_t config_vocab_size(accel *ctx, const char *model) {
+/* config.json; NULL when it cannot be read (a model of the registry without files). */
+static cJSON *config_of(accel *ctx, const char *model) {
   char *directory, path[4096], text[65536];
-  if (accel_find_model(ctx, model, &directory) != ACCEL_OK) return 0;
+  if (accel_find_model(ctx, model, &directory) != ACCEL_OK) return NULL;
   snprintf(path, sizeof path, "%s/config.json", directory);
   accel_string_free(&directory);
   FILE *file = fopen(path, "rb");
-  if (!file) return 0;
+  if (!file) return NULL;
   size_t n = fread(text, 1, sizeof text - 1, file);
   fclose(file);
   text[n] = 0;
-  cJSON *root = cJSON_Parse(text);
-  const cJSON *size = cJSON_GetObjectItemCaseSensitive(root, "vocab_size");
-  int64_t vocab = cJSON_IsNumber(size) ? (int64_t)size->valuedouble : 0;
+  return cJSON_Parse(text);
+}
+
+/* A number of it, or the first of a list, at the root or in the object `part`; 0: there is none. */
+static int64_t config_number(accel *ctx, const char *model, const char *part, const char *key) {
+  cJSON *root = config_of(ctx, model);
+  const cJSON *inner = part ? cJSON_GetObjectItemCaseSensitive(root, part) : NULL;
+  const cJSON *found = cJSON_GetObjectItemCaseSensitive(inner ? inner : root, key);
+  if (cJSON_IsArray(found)) found = found->child;
+  const int64_t value = cJSON_IsNumber(found) ? (int64_t)found->valuedouble : 0;
   cJSON_Delete(root);
-  return vocab;
+  return value;
 }
 
 /* Ids that are ordinary words in every vocabulary: neither special tokens, which stand first, nor beyond the table. */
 static void id_range(accel *ctx, const char *model, const accel_endpoint *endpoint, int64_t *low, int64_t *high) {
-  int64_t tokenizer = accel_processor_of(endpoint)->vocab_size, config = config_vocab_size(ctx, model);
+  int64_t tokenizer = accel_processor_of(endpoint)->vocab_size, config = config_number(ctx, model, NULL, "vocab_size");
   int64_t vocab = config && (!tokenizer || config < tokenizer) ? config : tokenizer;
   if (!vocab) vocab = 1000;
   *low = vocab > 4000 ? 1000 : vocab / 4;
@@ -69,16 +76,12 @@ static accel_status make_ids(accel *ctx, const bench_params *params, const accel
 }
 
 /* Sums of four uniform numbers, of mean 0 and deviation 1: what normalised pictures and sounds are like. */
-static accel_status make_signal(const bench_params *params, const bench_result *result, bench_inputs *out) {
-  int64_t longest = longest_of(result), n = result->batch;
-  out->n = 1;
-  if (result->kind == BENCH_PICTURES)
-    out->item[0] = (accel_tensor){.name = "pixel_values", .rank = 4, .dim = {n, 3, longest, longest}};
-  else
-    out->item[0] = (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}};
-  out->item[0].dtype = ACCEL_F32;
-  n *= result->kind == BENCH_PICTURES ? 3 * longest * longest : longest;
-  float *x = out->item[0].data = malloc((size_t)n * sizeof *x);
+static accel_status make_signal(const bench_params *params, accel_tensor like, bench_inputs *out) {
+  int64_t n = 1;
+  for (uint32_t i = 0; i < like.rank; ++i) n *= like.dim[i];
+  like.dtype = ACCEL_F32;
+  float *x = like.data = malloc((size_t)n * sizeof *x);
+  out->item[out->n++] = like;
   uint64_t state = params->seed;
   for (int64_t i = 0; x && i < n; ++i) {
     uint64_t bits = next_random(&state);
@@ -89,6 +92,32 @@ static accel_status make_signal(const bench_params *params, const bench_result *
   return x ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+/* [n][width] integers, all of `value`. */
+static accel_status add_integers(const char *name, int64_t n, int64_t width, int64_t value, bench_inputs *out) {
+  int64_t *x = malloc((size_t)(n * width) * sizeof *x);
+  out->item[out->n++] = (accel_tensor){.name = name, .dtype = ACCEL_I64, .rank = 2, .dim = {n, width}, .data = x};
+  for (int64_t i = 0; x && i < n * width; ++i) x[i] = value;
+  return x ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
+/* Qwen2-VL: the patches of square pictures of whole blocks, and as many image tokens as they have rows. */
+static accel_status make_patches(accel *ctx, const bench_params *params, const bench_result *result, bench_inputs *out) {
+  static const char *const keys[] = {"patch_size", "spatial_merge_size", "temporal_patch_size"};
+  int64_t size[3] = {14, 2, 2}, n = result->batch;
+  for (int i = 0; i < 3; ++i) {
+    const int64_t found = config_number(ctx, params->model, "vision_config", keys[i]);
+    if (found > 0) size[i] = found;
+  }
+  int64_t blocks = longest_of(result) / (size[0] * size[1]);
+  if (blocks < 1) blocks = 1;
+  const int64_t side = blocks * size[1], token = config_number(ctx, params->model, NULL, "image_token_id");
+  const accel_tensor like = {.name = "pixel_values", .rank = 2, .dim = {n * side * side, 3 * size[2] * size[0] * size[0]}};
+  accel_status status = make_signal(params, like, out);
+  if (status == ACCEL_OK) status = add_integers("image_grid_thw", n, 3, side, out);
+  for (int64_t i = 0; status == ACCEL_OK && i < n; ++i) ((int64_t *)out->item[1].data)[3 * i] = 1;
+  return status == ACCEL_OK ? add_integers("input_ids", n, blocks * blocks, token ? token : 151655, out) : status;
+}
+
 static bool listed(const accel_strings *names, const char *name) {
   for (uint32_t i = 0; i < names->n; ++i) {
     if (strcmp(names->item[i], name) == 0) return true;
@@ -96,33 +125,28 @@ static bool listed(const accel_strings *names, const char *name) {
   return false;
 }
 
-/* One token for each item, for the part of the model that nothing is asked of. */
-static accel_status add_token(const bench_result *result, const char *name, bench_inputs *out) {
-  int64_t *ids = calloc(result->batch, sizeof *ids);
-  out->item[out->n++] = (accel_tensor){.name = name, .dtype = ACCEL_I64, .rank = 2, .dim = {result->batch, 1}, .data = ids};
-  return ids ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-}
-
-static bench_kind kind_of(const bench_params *params, const accel_endpoint *endpoint, const accel_strings *inputs) {
+static bench_kind kind_of(const bench_params *params, const accel_strings *inputs) {
   if (params->new_tokens) return BENCH_TOKENS;
   if (listed(inputs, "input_values")) return BENCH_SAMPLES;
-  if (!listed(inputs, "pixel_values")) return BENCH_TOKENS;
-  const int64_t most = accel_processor_of(endpoint)->max_length;
-  return listed(inputs, "input_ids") && (int64_t)params->seq <= most ? BENCH_TOKENS : BENCH_PICTURES;
+  return listed(inputs, "pixel_values") ? BENCH_PICTURES : BENCH_TOKENS;
 }
 
-static uint32_t default_length(bench_kind kind, int64_t most) {
-  if (kind == BENCH_PICTURES) return 224;
+static uint32_t default_length(accel *ctx, const char *model, bench_kind kind, int64_t most) {
+  if (kind == BENCH_PICTURES) {
+    int64_t side = config_number(ctx, model, "vision_config", "image_size");
+    return side > 0 && side <= 4096 ? (uint32_t)side : 224;
+  }
   if (kind == BENCH_SAMPLES) return 80000; /* five seconds */
   return most > 0 && most < 128 ? (uint32_t)most : 128;
 }
 
-static accel_status make_lengths(const bench_params *params, int64_t most, bench_result *result) {
+static accel_status make_lengths(accel *ctx, const bench_params *params, int64_t most, bench_result *result) {
   result->batch = params->batch;
   result->lengths = calloc(params->batch, sizeof *result->lengths);
   if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint64_t state = params->ragged_seed;
-  uint32_t seq = params->seq ? params->seq : default_length(result->kind, most), least = seq < 5 ? seq : 5;
+  uint32_t seq = params->seq ? params->seq : default_length(ctx, params->model, result->kind, most),
+           least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
     uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
     result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
@@ -144,7 +168,10 @@ static void choose_output(const bench_params *params, const accel_strings *input
                           bench_result *result) {
   const char *part = NULL;
   uint32_t best = 0;
-  if (result->kind == BENCH_PICTURES && listed(inputs, "input_ids")) part = "image_embeds";
+  if (result->kind == BENCH_PICTURES && listed(inputs, "input_ids"))
+    part = listed(outputs, "image_hidden_states") ? "image_hidden_states"
+           : listed(outputs, "video_embeds")      ? "video_embeds"
+                                                  : "image_embeds";
   if (result->kind == BENCH_TOKENS && listed(inputs, "decoder_input_ids")) part = "encoder_last_hidden_state";
   for (uint32_t i = 1; i < outputs->n; ++i) {
     if (rank_output(outputs->item[i], part) > rank_output(outputs->item[best], part)) best = i;
@@ -153,17 +180,36 @@ static void choose_output(const bench_params *params, const accel_strings *input
   snprintf(result->output, sizeof result->output, "%s", params->new_tokens ? "sequences" : name);
 }
 
+enum { TILES = 5 }; /* of a picture, where a model takes some (LLaVA-Next) */
+
 static accel_status fill(accel *ctx, const bench_params *params, accel_endpoint *endpoint, const accel_strings *inputs,
                          bench_result *result, bench_inputs *out) {
   const int64_t most = accel_processor_of(endpoint)->max_length - params->new_tokens;
-  accel_status status = result->lengths ? ACCEL_OK : make_lengths(params, most, result);
+  accel_status status = result->lengths ? ACCEL_OK : make_lengths(ctx, params, most, result);
   if (status != ACCEL_OK) return status;
-  status = result->kind == BENCH_TOKENS ? make_ids(ctx, params, endpoint, result, out) : make_signal(params, result, out);
-  if (status != ACCEL_OK || params->new_tokens) return status;
-  if (result->kind == BENCH_PICTURES && listed(inputs, "input_ids")) return add_token(result, "input_ids", out);
-  if (result->kind == BENCH_TOKENS && listed(inputs, "decoder_input_ids"))
-    return add_token(result, "decoder_input_ids", out);
-  return ACCEL_OK;
+  const int64_t longest = longest_of(result), n = result->batch;
+  const bool tiles = listed(inputs, "image_sizes");
+  if (result->kind == BENCH_TOKENS) {
+    status = make_ids(ctx, params, endpoint, result, out);
+    if (status != ACCEL_OK || params->new_tokens || !listed(inputs, "decoder_input_ids")) return status;
+    return add_integers("decoder_input_ids", n, 1, 0, out);
+  }
+  const int64_t frames = config_number(ctx, params->model, NULL, "max_length"),
+                mels = config_number(ctx, params->model, NULL, "num_mel_bins"),
+                shown = config_number(ctx, params->model, "vision_config", "num_frames");
+  if (result->kind == BENCH_SAMPLES && frames > 0 && mels > 0) /* AST */
+    return make_signal(params, (accel_tensor){.name = "input_values", .rank = 3, .dim = {n, frames, mels}}, out);
+  if (result->kind == BENCH_SAMPLES)
+    return make_signal(params, (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}}, out);
+  if (listed(inputs, "image_grid_thw")) return make_patches(ctx, params, result, out);
+  accel_tensor like = {.name = "pixel_values", .rank = 4, .dim = {n, 3, longest, longest}};
+  if (tiles) like = (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, TILES, 3, longest, longest}};
+  if (shown > 0) like = (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, shown, 3, longest, longest}};
+  status = make_signal(params, like, out);
+  if (status == ACCEL_OK && tiles) status = add_integers("image_sizes", n, 2, longest, out);
+  if (status == ACCEL_OK && listed(inputs, "input_ids")) status = add_integers("input_ids", n, 1, 0, out);
+  if (status == ACCEL_OK && listed(inputs, "decoder_input_ids")) status = add_integers("decoder_input_ids", n, 1, 0, out);
+  return status;
 }
 
 accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint, bench_result *result,
@@ -171,7 +217,7 @@ accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_end
   accel_strings *inputs = NULL, *outputs = NULL;
   accel_status status = accel_endpoint_io(endpoint, &inputs, &outputs);
   if (status != ACCEL_OK) return status;
-  result->kind = kind_of(params, endpoint, inputs);
+  result->kind = kind_of(params, inputs);
   choose_output(params, inputs, outputs, result);
   status = fill(ctx, params, endpoint, inputs, result, out);
   accel_strings_free(&inputs);

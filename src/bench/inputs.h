@@ -10,12 +10,12 @@
  */
 typedef struct bench_inputs {
   uint32_t n;
-  accel_tensor item[3];
+  accel_tensor item[4];
 } bench_inputs;
 
 /* Makes them from params->seed for what the endpoint takes, and notes lengths, tokens, kind and output in the result.  A
- * model of texts and pictures is given pictures when `seq` is more than its texts may have tokens.  Pictures and sounds of a
- * batch are all of the longest length.  Free in any case. */
+ * model that takes pictures is given pictures, also where it takes texts, too.  Pictures and sounds of a batch are all of
+ * the longest length.  Free in any case. */
 accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint, bench_result *result,
                                bench_inputs *out);
 void bench_inputs_free(bench_inputs *inputs);

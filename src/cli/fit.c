@@ -12,6 +12,7 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
   cli_json_int(&json, "parameters", (int64_t)r->parameters);
   cli_json_int(&json, "batch", r->batch);
   cli_json_int(&json, "seq", r->seq);
+  cli_json_text(&json, "seq_unit", r->unit);
   cli_json_open(&json, "devices", '[');
   for (uint32_t i = 0; i < r->n; ++i) {
     const accel_fit_record *f = &r->record[i];
@@ -63,8 +64,8 @@ static void print_table(const accel_fit_report *r) {
   static const char *const head[] = {"device", "precision", "weights",   "state",  "scratch",
                                      "total",  "peak load", "available", "answer", "advice"};
   cli_table table = {0};
-  printf("%s, %s, %.1f million parameters; a batch of %u, %u tokens each\n\n", r->model, r->architecture,
-         1e-6 * (double)r->parameters, r->batch, r->seq);
+  printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model, r->architecture,
+         1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
   cli_table_row(&table, 10, head);
   for (uint32_t i = 0; i < r->n; ++i) print_row(&table, &r->record[i]);
   cli_table_print(&table, "llrrrrrrll");

@@ -48,6 +48,12 @@ static void work_symbols(const accel_plugin_program *p, const accel__fit_work *w
   }
 }
 
+static void side_symbols(const accel_plugin_program *p, const accel__fit_work *work, int64_t *symbol) {
+  for (uint32_t i = 0; work->side && i < p->n_symbol; i++)
+    if (!strcmp(p->symbol[i].name, "H") || !strcmp(p->symbol[i].name, "W") || !strcmp(p->symbol[i].name, "L"))
+      symbol[i] = work->side;
+}
+
 /* A dim that is a constant or a symbol; others, which no output of ours has, count as one. */
 static uint64_t dim_value(const accel_plugin_program *p, int32_t dim, const int64_t *symbol) {
   const accel_plugin_dim *d = &p->dim[dim];
@@ -136,6 +142,7 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
   accel_status status = symbol && wanted && in_file ? ask_memory(ep, device, out) : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) {
     work_symbols(p, work, symbol);
+    side_symbols(p, work, symbol);
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
     out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
     for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);

@@ -9,6 +9,7 @@ typedef struct accel__fit_work {
   uint32_t batch;  /* sequences; 0: the program's typical number */
   uint64_t tokens; /* of all sequences; 0: typical */
   uint64_t rows;   /* of them in one run, where prompts go in pieces; 0: all */
+  uint32_t side;   /* of pictures in pixels, and samples of sounds; 0: typical */
   uint64_t more;   /* tokens that states hold beside them: generated ones */
 } accel__fit_work;
 

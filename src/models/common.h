@@ -76,6 +76,7 @@ typedef struct accel__build {
   accel__tensor table;                 /* computed positions; -1 not yet */
   int32_t *cross;                      /* states of cross attention, by layer */
   int64_t default_labels;              /* num_labels of the config class; 0: 2 */
+  int64_t picture[2]; /* height and width that pictures typically have; 0: image_size of the config, else 224 */
   bool decoding; /* layers built now belong to "decode": attention reads and extends states, hidden states are not listed */
 } accel__build;
 

@@ -225,6 +225,8 @@ static accel__tensor decoder(accel__build *b, detr *m) {
 /* Backbone, mask and positions of its map, queries: rows [B*h*w, hidden]. */
 static accel__tensor embed(accel__build *b, detr *m) {
   accel__program *p = b->p;
+  b->picture[0] = 800; /* the image processor's: at least 800 pixels to a side, here of a picture of 4 : 3 */
+  b->picture[1] = 1066;
   accel__tensor pixels = accel__add_pixels(b, m->backbone.channels, NULL);
   accel__dim H = accel__tensor_dim(p, pixels, 2), W = accel__tensor_dim(p, pixels, 3), one = accel__const_dim(p, 1),
              queries = accel__const_dim(p, m->queries);

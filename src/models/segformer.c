@@ -169,6 +169,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   ACCEL_TRY(read_config(&b, &c));
   if (!c.planes_last && accel__is_class(&b, "ForSemanticSegmentation"))
     return accel__refuse(&b, "field 'reshape_last_stage': false is not supported by %s", architecture);
+  b.picture[0] = b.picture[1] = 512; /* the image processor's */
   accel__tensor x = encoder(&b, &c, accel__add_pixels(&b, c.channels, NULL));
   b.in_head = !b.is_base;
   if (b.is_base) {

@@ -65,11 +65,23 @@ accel__dim accel__times(accel__build *b, accel__dim a, accel__dim c) {
   return accel__dim_op(b->p, ACCEL_PLUGIN_DIM_MUL, a, c);
 }
 
+/* What the config says of its pictures, at its root or that of its vision tower: only what is planned for depends on it. */
+static accel__size2 typical_picture(const accel__build *b) {
+  const accel__json *vision = accel__json_get(b->file->root, "vision_config"),
+                    *field = accel__json_get(vision != NULL ? vision : b->file->root, "image_size");
+  const accel__json *h = cJSON_IsArray(field) ? field->child : field, *w = cJSON_IsArray(field) && h ? h->next : h;
+  if (b->picture[0] > 0) return (accel__size2){b->picture[0], b->picture[1]};
+  const bool both = cJSON_IsNumber(h) && cJSON_IsNumber(w) && h->valuedouble >= 1 && w->valuedouble >= 1 &&
+                    h->valuedouble <= ACCEL__MAX_WIDTH && w->valuedouble <= ACCEL__MAX_WIDTH;
+  return both ? (accel__size2){h->valueint, w->valueint} : (accel__size2){224, 224};
+}
+
 accel__tensor accel__add_pixels(accel__build *b, int64_t channels, const accel__size2 *size) {
+  const accel__size2 usual = typical_picture(b);
   b->B = accel__symbol(b->p, b->input_ids >= 0 ? "images" : "B", 1, 0, 1);
   accel__dim dims[4] = {b->B, accel__const_dim(b->p, channels)};
-  dims[2] = size != NULL ? accel__const_dim(b->p, size->h) : accel__symbol(b->p, "H", 1, ACCEL__MAX_WIDTH, 224);
-  dims[3] = size != NULL ? accel__const_dim(b->p, size->w) : accel__symbol(b->p, "W", 1, ACCEL__MAX_WIDTH, 224);
+  dims[2] = size != NULL ? accel__const_dim(b->p, size->h) : accel__symbol(b->p, "H", 1, ACCEL__MAX_WIDTH, usual.h);
+  dims[3] = size != NULL ? accel__const_dim(b->p, size->w) : accel__symbol(b->p, "W", 1, ACCEL__MAX_WIDTH, usual.w);
   return accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4, dims, ACCEL__DEFAULT_REQUIRED);
 }
 

@@ -16,6 +16,7 @@ typedef struct asking {
   const accel__registry_model *entry;
   accel_fit_report *report;
   accel__arena *arena; /* of the report */
+  uint32_t usual;      /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
   uint32_t new_tokens;
 } asking;
 
@@ -29,7 +30,8 @@ static const char *keep(asking *a, const char *text) {
 static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
   const bool generates = accel__model_entry_of(a->ep->model, "decode") != NULL;
   return (accel__fit_work){.batch = batch,
-                           .tokens = (uint64_t)batch * seq,
+                           .tokens = a->usual ? 0 : (uint64_t)batch * seq,
+                           .side = a->usual && seq != a->usual ? seq : 0,
                            .rows = generates ? ACCEL__STEP_TOKENS : 0,
                            .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
@@ -60,7 +62,7 @@ static void advise_less(asking *a, const accel__device *device, const accel_plug
     accel__fit_work work = work_of(a, batch, seq);
     if (accel__fit_estimate(a->ep, device, precision, source, &work, &f) != ACCEL_OK) return;
   }
-  char *text = f.fits ? accel__arena_printf(a->arena, "batch %u of %u tokens fits", batch, seq) : NULL;
+  char *text = f.fits ? accel__arena_printf(a->arena, "batch %u of %u %s fits", batch, seq, a->report->unit) : NULL;
   if (text) r->advice = text;
 }
 
@@ -137,14 +139,40 @@ static accel_status open_dry(accel *ctx, const char *model, const accel_fit_para
   return accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
 }
 
+/* What seq counts, and how many where nothing is said: tokens of a model that takes text, else what its one input has. */
+static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t given) {
+  static const struct {
+    const char *name, *unit;
+    uint32_t rank, dim;
+  } others[] = {{"pixel_values", "pixels a side", 4, 2},
+                {"pixel_values", "pixels a side", 5, 3},
+                {"input_values", "samples", 2, 1},
+                {"input_values", "frames", 3, 1}};
+  const accel__model *m = a->ep->model;
+  accel_fit_report *r = a->report;
+  r->unit = "tokens";
+  r->seq = given ? given : m->max_positions > 0 && m->max_positions < 128 ? (uint32_t)m->max_positions : 128;
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    if (m->inputs[i].kind == ACCEL__INPUT_TOKENS) return;
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+      const accel_plugin_tensor *t = &p->tensor[m->inputs[i].tensor];
+      if (strcmp(m->inputs[i].name, others[k].name) || t->rank != others[k].rank) continue;
+      const accel_plugin_dim *d = &p->dim[t->dim[others[k].dim]];
+      const bool fixed = d->op == ACCEL_PLUGIN_DIM_CONST;
+      a->usual = fixed ? (uint32_t)d->c : (uint32_t)p->symbol[d->a].typical;
+      r->unit = others[k].unit;
+      r->seq = given && !fixed ? given : a->usual;
+    }
+}
+
 static void describe(asking *a, const accel_fit_params *params) {
   const accel_plugin_program *p = accel__program_view(a->ep->model->program);
-  int64_t longest = a->ep->model->max_positions;
   accel_fit_report *r = a->report;
   r->model = keep(a, a->ep->name);
   r->architecture = keep(a, a->ep->model->architecture);
   r->batch = params->batch ? params->batch : 1;
-  r->seq = params->seq ? params->seq : longest > 0 && longest < 128 ? (uint32_t)longest : 128;
+  describe_seq(a, p, params->seq);
   for (uint32_t i = 0; i < p->n_weight; i++) {
     uint64_t n = 1;
     for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];

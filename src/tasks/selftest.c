@@ -59,7 +59,7 @@ static accel_status probe_dims(const accel__model *m, const accel_plugin_program
   if (!(*out = value)) return accel__no_memory(0);
   for (uint32_t i = 0; i < p->n_symbol; i++) {
     const accel_plugin_symbol *s = &p->symbol[i];
-    symbol[i] = s->min > 1 ? 4 * s->min : SIDE;
+    symbol[i] = s->min > 1 ? 4 * s->min : s->typical < SIDE ? s->typical : SIDE;
     if (s->max > 0 && symbol[i] > s->max) symbol[i] = s->max;
   }
   for (uint32_t i = 0; i < m->n_inputs; i++) { /* the symbol behind dim 0, alone or times a constant */
@@ -96,20 +96,29 @@ static accel_tensor *probed(probe_input *in, const char *name) {
   return NULL;
 }
 
-/* Of a model that places its pictures: one square one for each sequence, of the patches that there are, and its token. */
+static bool reads(const accel__model *m, const char *argument) {
+  for (uint32_t i = 0; i < m->n_inputs; i++)
+    if (m->inputs[i].derived && !strcmp(m->inputs[i].derived->from, argument)) return true;
+  return false;
+}
+
+/* Of a model whose text shows pictures: a square one for each sequence, of the pixels or patches that there are, and one of
+ * its tokens. */
 static accel_status add_pictures(const accel__model *m, int64_t sequences, probe_input *in) {
   const accel_tensor *ids = probed(in, "input_ids"), *pixels = probed(in, "pixel_values");
-  if (!m->shown || !m->shown->place || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
-  const int64_t side = (int64_t)sqrt((double)(pixels->dim[0] / sequences)), width = m->shown->width;
+  if (!m->shown || !ids || !pixels || in->list.n + 1 > MAX_PROBED) return ACCEL_OK;
+  const int64_t width = m->shown->width,
+                side = m->shown->flat ? (int64_t)sqrt((double)(pixels->dim[0] / sequences)) : pixels->dim[pixels->rank - 1];
   int64_t *id = ids->data;
   for (int64_t i = 0; i < sequences * WIDTH; i++) {
     if (id[i] == m->shown->token || id[i] == m->shown->video_token) id[i] = 0;
     if (i % WIDTH == 1) id[i] = m->shown->token;
   }
+  if (!m->shown->place && !reads(m, m->shown->sizes)) return ACCEL_OK;
   ACCEL_TRY(
       add_tensor(in, (accel_tensor){.name = m->shown->sizes, .dtype = ACCEL_I64, .rank = 2, .dim = {sequences, width}}));
   int64_t *size = in->item[in->list.n - 1].data;
-  for (int64_t i = 0; i < sequences * width; i++) size[i] = i % width ? side : 1;
+  for (int64_t i = 0; i < sequences * width; i++) size[i] = m->shown->flat && i % width == 0 ? 1 : side;
   return ACCEL_OK;
 }
 

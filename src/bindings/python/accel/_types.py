@@ -160,7 +160,7 @@ accel_fit_record = _struct(
     ("available", u64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
-    ("record", C.POINTER(accel_fit_record)))
+    ("record", C.POINTER(accel_fit_record)), ("unit", text))
 
 accel_cache_entry = _struct("accel_cache_entry", ("file", text), ("label", text), ("bytes", u64), ("used", i64))
 accel_cache_list = _struct(
