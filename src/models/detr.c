@@ -1,6 +1,6 @@
-/* detr.c - DETR (transformers' DetrModel, DetrForObjectDetection): a ResNet backbone, an encoder over its feature map, a
- * decoder of object queries.  Pixels outside pixel_mask are computed as the backbone sees them and hidden from attention, as
- * the reference does. */
+/* detr.c - DETR (transformers' DetrModel, DetrForObjectDetection, DetrForSegmentation): a ResNet backbone, an encoder over
+ * its feature map, a decoder of object queries.  Pixels outside pixel_mask are computed as the backbone sees them and hidden
+ * from attention, as the reference does. */
 #include <math.h>
 #include <string.h>
 
@@ -16,12 +16,31 @@ typedef struct detr {
   accel__tensor mask, places;             /* int32 [B*rows]; [B*rows, hidden] */
   accel__tensor query_places, query_mask; /* [B*queries, hidden]; int32 [B*queries] */
   accel__tensor encoded, intermediate;
+  accel__tensor maps[ACCEL__MAX_STAGES + 1], projected; /* of the backbone; the last one [B, hidden, h, w] */
 } detr;
 
 static const accel__rename spelling[] = {
     {"backbone.conv_encoder", "backbone"}, {"out_proj", "o_proj"}, {".fc1", ".mlp.fc1"}, {".fc2", ".mlp.fc2"}, {NULL, NULL}};
 static const accel__rename old_positions[] = {{"model.position_embedding", "model.backbone.position_embedding"},
                                               {NULL, NULL}};
+
+static const accel__rename mask_head[] = {{"mask_head.lay1.", "mask_head.conv1.conv."},
+                                          {"mask_head.gn1.", "mask_head.conv1.norm."},
+                                          {"mask_head.lay2.", "mask_head.conv2.conv."},
+                                          {"mask_head.gn2.", "mask_head.conv2.norm."},
+                                          {"mask_head.adapter1.", "mask_head.fpn_stages.0.fpn_adapter."},
+                                          {"mask_head.lay3.", "mask_head.fpn_stages.0.refine.conv."},
+                                          {"mask_head.gn3.", "mask_head.fpn_stages.0.refine.norm."},
+                                          {"mask_head.adapter2.", "mask_head.fpn_stages.1.fpn_adapter."},
+                                          {"mask_head.lay4.", "mask_head.fpn_stages.1.refine.conv."},
+                                          {"mask_head.gn4.", "mask_head.fpn_stages.1.refine.norm."},
+                                          {"mask_head.adapter3.", "mask_head.fpn_stages.2.fpn_adapter."},
+                                          {"mask_head.lay5.", "mask_head.fpn_stages.2.refine.conv."},
+                                          {"mask_head.gn5.", "mask_head.fpn_stages.2.refine.norm."},
+                                          {"mask_head.out_lay.", "mask_head.output_conv."},
+                                          {"bbox_attention.q_linear", "bbox_attention.q_proj"},
+                                          {"bbox_attention.k_linear", "bbox_attention.k_proj"},
+                                          {NULL, NULL}};
 
 /* backbone_config (a transformers ResNet, or timm's by name), or the fields of old configs: backbone, dilation. */
 static accel_status read_backbone(accel__build *b, detr *m) {
@@ -80,6 +99,7 @@ static accel_status read_config(accel__build *b, detr *m) {
   };
   b->spelling[0] = spelling;
   b->spelling[1] = old_positions;
+  b->spelling[2] = mask_head;
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__divides(b, "encoder_attention_heads", m->enc_heads, "d_model", m->hidden));
   ACCEL_TRY(accel__divides(b, "decoder_attention_heads", m->dec_heads, "d_model", m->hidden));
@@ -235,14 +255,14 @@ static accel__tensor embed(accel__build *b, detr *m) {
   accel__tensor query_mask =
       accel__add_item(b, "decoder_attention_mask", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, queries}, ACCEL__DEFAULT_ONES);
   b->scope = "backbone.conv_encoder.model.";
-  accel__tensor x = accel__resnet_features(b, &m->backbone, pixels, false);
+  accel__tensor x = accel__resnet_features(b, &m->backbone, pixels, false, m->maps);
   b->scope = NULL;
   if (x < 0) return -1;
   m->h = accel__tensor_dim(p, x, 2);
   m->w = accel__tensor_dim(p, x, 3);
   m->rows = accel__times(b, m->h, m->w);
   const accel__conv projection = {.out = m->hidden, .kernel = {1, 1}, .bias = true};
-  x = accel__conv2d(b, x, &projection, "input_projection");
+  x = m->projected = accel__conv2d(b, x, &projection, "input_projection");
   x = accel__items_to_rows(b, accel__planes_to_items(b, x), "map");
   m->map_space = b->space;
   int64_t shape[2] = {m->h, m->w};
@@ -260,21 +280,107 @@ static accel__tensor embed(accel__build *b, detr *m) {
   return x;
 }
 
+/* ---- masks ---- */
+
+static accel__tensor square_conv(accel__build *b, accel__tensor x, int64_t out, int64_t kernel, const char *name) {
+  const accel__conv how = {.out = out, .kernel = {kernel, kernel}, .pad = {kernel / 2, kernel / 2}, .bias = true};
+  return accel__conv2d(b, x, &how, "mask_head.%s", name);
+}
+
+/* act(norm(conv(x))) of "lay<n>" and "gn<n>" */
+static accel__tensor refined(accel__build *b, const detr *m, accel__tensor x, int64_t out, int n) {
+  x = square_conv(b, x, out, 3, accel__arena_printf(b->arena, "lay%d", n));
+  x = accel__group_norm(b, x, out < 8 ? out : 8, 1e-5, accel__arena_printf(b->arena, "mask_head.gn%d", n));
+  return accel__activate(b, x, &m->act);
+}
+
+/* Where each query looks: a softmax over all heads and places of the map together. x [B*queries, hidden] -> [B*queries,
+ * heads, h, w]. */
+static accel__tensor looks(accel__build *b, const detr *m, accel__tensor x) {
+  accel__program *p = b->p;
+  accel__dim queries = accel__const_dim(p, m->queries), heads = accel__const_dim(p, m->enc_heads),
+             d = accel__const_dim(p, m->hidden / m->enc_heads), one = accel__const_dim(p, 1);
+  accel__tensor q = accel__dense_layer(b, x, m->hidden, true, -1, NULL, "bbox_attention.q_linear");
+  accel__tensor k = accel__dense_layer(b, m->encoded, m->hidden, true, -1, NULL, "bbox_attention.k_linear");
+  q = accel__transpose(b, accel__reshape(p, q, 4, (accel__dim[]){b->B, queries, heads, d}), 4, (int64_t[]){0, 2, 1, 3});
+  k = accel__transpose(b, accel__reshape(p, k, 4, (accel__dim[]){b->B, m->rows, heads, d}), 4, (int64_t[]){0, 2, 1, 3});
+  accel__attr attr[] = {ACCEL_I(TRANS_B, 1), ACCEL_F(SCALE, 1.0 / sqrt((double)(m->hidden / m->enc_heads)))};
+  x = accel__node(p, ACCEL_PLUGIN_OP_MATMUL, (accel__tensor[]){q, k}, 2, attr, 2, NULL, 1); /* [B, heads, queries, h*w] */
+  accel__tensor hidden = accel__affine(b, accel__cast(b, m->mask, ACCEL_PLUGIN_F32), 1e30, -1e30);
+  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, accel__reshape(p, hidden, 4, (accel__dim[]){b->B, one, one, m->rows}));
+  x = accel__transpose(b, x, 4, (int64_t[]){0, 2, 1, 3});
+  x = accel__reshape(p, x, 3, (accel__dim[]){b->B, queries, accel__times(b, heads, m->rows)});
+  accel__attr axis = ACCEL_I(AXIS, 2);
+  x = accel__node(p, ACCEL_PLUGIN_OP_SOFTMAX, &x, 1, &axis, 1, NULL, 1);
+  return accel__reshape(p, x, 4, (accel__dim[]){accel__times(b, b->B, queries), heads, m->h, m->w});
+}
+
+/* x [B*queries, c, ..] to the size of an earlier map of the backbone, plus that map's projection to c channels. */
+static accel__tensor joined(accel__build *b, const detr *m, accel__tensor x, accel__tensor map, int64_t c, int n) {
+  accel__program *p = b->p;
+  map = square_conv(b, map, c, 1, accel__arena_printf(b->arena, "adapter%d", n));
+  if (map < 0) return -1;
+  accel__dim h = accel__tensor_dim(p, map, 2), w = accel__tensor_dim(p, map, 3), all = accel__tensor_dim(p, x, 0),
+             channels = accel__const_dim(p, c);
+  int64_t shape[2] = {h, w};
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_RESIZE_NEAREST), ACCEL_D(SHAPE, shape, 2)};
+  x = accel__node(p, ACCEL_PLUGIN_OP_RESIZE, &x, 1, attr, 2, NULL, 1);
+  x = accel__reshape(p, x, 5, (accel__dim[]){b->B, accel__const_dim(p, m->queries), channels, h, w});
+  map = accel__reshape(p, map, 5, (accel__dim[]){b->B, accel__const_dim(p, 1), channels, h, w});
+  x = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, x, map);
+  return accel__reshape(p, x, 4, (accel__dim[]){all, channels, h, w});
+}
+
+/* A mask for each query: x [B*queries, hidden] -> [B, queries, H, W], the size of the first map of the backbone. */
+static accel__tensor masks(accel__build *b, const detr *m, accel__tensor x) {
+  accel__program *p = b->p;
+  accel__dim queries = accel__const_dim(p, m->queries), c = accel__const_dim(p, m->hidden), one = accel__const_dim(p, 1),
+             all = accel__times(b, b->B, queries);
+  accel__tensor y = accel__reshape(p, m->projected, 5, (accel__dim[]){b->B, one, c, m->h, m->w});
+  y = accel__broadcast(b, y, 5, (accel__dim[]){b->B, queries, c, m->h, m->w});
+  y = accel__reshape(p, y, 4, (accel__dim[]){all, c, m->h, m->w});
+  y = accel__concat(b, 1, 2, (accel__tensor[]){y, looks(b, m, x)});
+  y = refined(b, m, y, m->hidden + m->enc_heads, 1);
+  y = refined(b, m, y, m->hidden / 2, 2);
+  for (int i = 0; i < 3; i++) {
+    y = joined(b, m, y, m->maps[m->backbone.asked[2 - i]], m->hidden >> (i + 1), i + 1);
+    y = refined(b, m, y, m->hidden >> (i + 2), i + 3);
+  }
+  y = square_conv(b, y, 1, 3, "out_lay");
+  if (y < 0) return -1;
+  return accel__reshape(p, y, 4, (accel__dim[]){b->B, queries, accel__tensor_dim(p, y, 2), accel__tensor_dim(p, y, 3)});
+}
+
+static accel_status check_masks(const accel__build *b, const detr *m) {
+  if (m->backbone.n_asked < 3)
+    return accel__refuse(b, "field 'backbone_config.out_features': %s needs three feature maps at least",
+                         b->model->architecture);
+  if ((m->hidden + m->enc_heads) % 8 != 0 || m->hidden % 16 != 0)
+    return accel__refuse(b, "field 'd_model': with %lld and %lld heads there are no masks", (long long)m->hidden,
+                         (long long)m->enc_heads);
+  return ACCEL_OK;
+}
+
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   accel__build b;
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
+  const bool segments = strcmp(architecture, "DetrForSegmentation") == 0;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, segments ? "detr.model." : "model."));
   detr *m = accel__arena_alloc(b.arena, sizeof *m);
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read_config(&b, m));
+  if (segments) ACCEL_TRY(check_masks(&b, m));
   encoder(&b, m, embed(&b, m));
   accel__tensor x = decoder(&b, m);
   accel__dim queries = accel__const_dim(b.p, m->queries);
   if (!b.is_base) {
     b.in_head = true;
+    b.scope = segments ? "detr." : NULL;
     accel__tensor logits = accel__dense_layer(&b, x, model->num_labels + 1, true, -1, NULL, "class_labels_classifier");
     accel__tensor boxes = accel__unary(b.p, ACCEL_PLUGIN_ACT_SIGMOID, accel__mlp_head(&b, x, 4, "bbox_predictor"));
+    b.scope = NULL;
     accel__output_items(&b, "logits", logits, queries, false);
     accel__output_items(&b, "pred_boxes", boxes, queries, false);
+    if (segments) accel__add_output(&b, "pred_masks", masks(&b, m, x), false, false);
   }
   accel__output_items(&b, "last_hidden_state", x, queries, false);
   accel__output_items(&b, "encoder_last_hidden_state", m->encoded, m->rows, false);
@@ -282,5 +388,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"DetrModel", "DetrForObjectDetection", NULL};
+static const char *const classes[] = {"DetrModel", "DetrForObjectDetection", "DetrForSegmentation", NULL};
 const accel__architecture accel__model_detr = {.model_type = "detr", .classes = classes, .build = build};

@@ -49,16 +49,9 @@ static accel__tensor embeddings(accel__build *b, dinov2 *m) {
   accel__at(b->p, 0, "embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
   if (x < 0) return -1;
-  accel__dim h = accel__tensor_dim(b->p, x, 2), w = accel__tensor_dim(b->p, x, 3), n = accel__times(b, h, w);
+  accel__dim h = accel__tensor_dim(b->p, x, 2), w = accel__tensor_dim(b->p, x, 3);
   x = accel__planes_to_items(b, x);
-  if (masks) {
-    accel__tensor mask =
-        accel__add_item(b, "bool_masked_pos", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, n}, ACCEL__DEFAULT_ZEROS);
-    mask = accel__reshape(b->p, mask, 3, (accel__dim[]){b->B, n, accel__const_dim(b->p, 1)});
-    accel__tensor token = accel__table(b, 2, (int64_t[]){1, c}, "embeddings.mask_token");
-    accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
-    x = accel__node(b->p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){mask, token, x}, 3, &where, 1, NULL, 1);
-  }
+  if (masks) x = accel__masked_rows(b, x, 2, "embeddings.mask_token");
   x = accel__concat(b, 1, 2, (accel__tensor[]){accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B), x});
   const accel__grid_table places = {.table = accel__table(b, 3, all, "embeddings.position_embeddings"),
                                     .before = 1,

@@ -20,8 +20,9 @@ static accel_status read_last(accel__build *b, accel__resnet *c) {
       n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1 : (long long)item->valuedouble;
     if (cJSON_IsString(item) && strcmp(item->valuestring, "stem") == 0) n = 0;
     if (cJSON_IsString(item)) sscanf(item->valuestring, "stage%lld", &n);
-    if (n < 0 || n > c->stages) return accel__refuse(b, "field '%s' names a stage that is not there", key);
-    c->last = n;
+    if (n < 0 || n > c->stages || c->n_asked > c->stages)
+      return accel__refuse(b, "field '%s' names a stage that is not there", key);
+    c->last = c->asked[c->n_asked++] = n;
   }
   return ACCEL_OK;
 }
@@ -76,6 +77,8 @@ accel_status accel__resnet_of_timm(accel__build *b, const char *name, accel__res
                          .embedding = 64,
                          .stages = 4,
                          .last = 4,
+                         .asked = {1, 2, 3, 4},
+                         .n_asked = 4,
                          .basic = known[i].basic,
                          .timm = true,
                          .act = {.act = ACCEL_PLUGIN_ACT_RELU}};
@@ -147,7 +150,8 @@ static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tenso
   return x;
 }
 
-accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels, bool hidden) {
+accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels, bool hidden,
+                                     accel__tensor *maps) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   const int64_t kernel[2] = {3, 3}, stride[2] = {2, 2}, pads[4] = {1, 1, 1, 1};
   const accel__conv stem = square(c->embedding, 7, 2, 1, c->timm ? &relu : &c->act);
@@ -159,6 +163,7 @@ accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, ac
                         ACCEL_IV(PADS, pads, 4)};
   x = accel__node(b->p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 4, NULL, 1);
   if (hidden) accel__add_hidden(b, x);
+  if (maps != NULL) maps[0] = x;
   for (int64_t i = 0; i < c->last; i++) {
     const bool dilate = c->dilate_last && i == c->stages - 1;
     accel__at(b->p, (uint32_t)i + 1, "encoder.stages.%lld", (long long)i);
@@ -167,6 +172,7 @@ accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, ac
       x = block(b, c, x, i, j, step, dilate && j > 0 ? 2 : 1, dilate ? 2 : 1);
     }
     if (hidden) accel__add_hidden(b, x);
+    if (maps != NULL) maps[i + 1] = x;
   }
   accel__at(b->p, (uint32_t)c->last + 1, "head");
   return x;
@@ -180,7 +186,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   c.last = c.stages; /* out_features speak to backbones */
   ACCEL_TRY(accel__read_labels(&b));
   model->hidden_size = c.hidden[c.stages - 1];
-  accel__tensor x = accel__resnet_features(&b, &c, accel__add_pixels(&b, c.channels, NULL), true);
+  accel__tensor x = accel__resnet_features(&b, &c, accel__add_pixels(&b, c.channels, NULL), true, NULL);
   const int64_t one[2] = {1, 1};
   accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_AVG), ACCEL_IV(ADAPTIVE, one, 2)};
   accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 2, NULL, 1); /* [B,C,1,1] */

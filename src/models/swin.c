@@ -209,7 +209,7 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
 
 typedef struct swin {
   accel__swin c;
-  int64_t channels;
+  int64_t channels, stride; /* stride: pixels that a row is made to again (masked image modelling) */
   accel__size2 image, patch, grid;
   bool absolute;
 } swin;
@@ -225,12 +225,14 @@ static accel_status read_config(accel__build *b, swin *m) {
                     .qkv_bias = true,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU}},
               .channels = 3,
+              .stride = 32,
               .image = {224, 224},
               .patch = {4, 4}};
   const accel__field fields[] = {ACCEL_FIELD_INT("embed_dim", &m->c.embed, 1, ACCEL__MAX_WIDTH),
                                  ACCEL_FIELD_INT("num_channels", &m->channels, 1, ACCEL__MAX_WIDTH),
+                                 ACCEL_FIELD_INT("encoder_stride", &m->stride, 1, 4096),
                                  ACCEL_FIELD_BOOL("use_absolute_embeddings", &m->absolute)};
-  ACCEL_TRY(accel__read_fields(b, fields, 3));
+  ACCEL_TRY(accel__read_fields(b, fields, 4));
   ACCEL_TRY(accel__read_size2(b, "image_size", 1, ACCEL__MAX_WIDTH, &m->image));
   ACCEL_TRY(accel__read_size2(b, "patch_size", 1, ACCEL__MAX_WIDTH, &m->patch));
   ACCEL_TRY(accel__swin_read(b, "num_heads", &m->c));
@@ -257,6 +259,7 @@ static accel__tensor embeddings(accel__build *b, swin *m) {
   if (pads[6] + pads[7] > 0) x = accel__node(b->p, ACCEL_PLUGIN_OP_PAD, &x, 1, attr, 2, NULL, 1);
   x = accel__planes_to_items(b, accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection"));
   x = accel__norm_layer(b, x, -1, 1e-5, true, "embeddings.norm");
+  if (accel__is_class(b, "ForMaskedImageModeling")) x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
   m->grid = (accel__size2){(m->image.h + pads[6]) / m->patch.h, (m->image.w + pads[7]) / m->patch.w};
   if (!m->absolute) return x;
   const int64_t dims[3] = {1, grid.h * grid.w, m->c.embed};
@@ -279,6 +282,9 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (b.is_base) {
     accel__add_output(&b, "last_hidden_state", x, false, false);
     accel__add_output(&b, "pooler_output", pooled, false, false);
+  } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
+    b.in_head = true;
+    accel__output_pixels(&b, x, accel__const_dim(b.p, end.h), accel__const_dim(b.p, end.w), m.channels, m.stride);
   } else {
     b.in_head = true;
     accel__head_sequence(&b, pooled, "classifier");
@@ -286,5 +292,5 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {"SwinModel", "SwinForImageClassification", NULL};
+static const char *const classes[] = {"SwinModel", "SwinForImageClassification", "SwinForMaskedImageModeling", NULL};
 const accel__architecture accel__model_swin = {.model_type = "swin", .classes = classes, .build = build};

@@ -393,6 +393,34 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
 
 /* ---- heads and outputs ---- */
 
+accel__tensor accel__masked_rows(accel__build *b, accel__tensor x, uint32_t rank, const char *name) {
+  if (x < 0) return -1;
+  accel__dim n = accel__tensor_dim(b->p, x, 1);
+  int64_t c = 0, dims[3] = {1, 1, 1};
+  if (!accel__dim_value(b->p, accel__tensor_dim(b->p, x, 2), &c)) return -1;
+  dims[rank - 1] = c;
+  accel__tensor mask =
+      accel__add_item(b, "bool_masked_pos", ACCEL_PLUGIN_I32, 2, (accel__dim[]){b->B, n}, ACCEL__DEFAULT_ZEROS);
+  mask = accel__reshape(b->p, mask, 3, (accel__dim[]){b->B, n, accel__const_dim(b->p, 1)});
+  accel__tensor in[3] = {mask, accel__table(b, rank, dims, name), x};
+  accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_BINARY, in, 3, &where, 1, NULL, 1);
+}
+
+void accel__output_pixels(accel__build *b, accel__tensor x, accel__dim h, accel__dim w, int64_t channels, int64_t stride) {
+  accel__program *p = b->p;
+  accel__dim s = accel__const_dim(p, stride), c = accel__const_dim(p, channels);
+  if (x < 0) return;
+  const accel__conv decoder = {.out = channels * stride * stride, .kernel = {1, 1}, .bias = true};
+  accel__dim width = accel__tensor_dim(p, x, 2);
+  x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+  x = accel__conv2d(b, accel__reshape(p, x, 4, (accel__dim[]){b->B, width, h, w}), &decoder, "decoder.0");
+  x = accel__reshape(p, x, 6, (accel__dim[]){b->B, c, s, s, h, w});
+  x = accel__transpose(b, x, 6, (int64_t[]){0, 1, 4, 2, 5, 3});
+  x = accel__reshape(p, x, 4, (accel__dim[]){b->B, c, accel__times(b, h, s), accel__times(b, w, s)});
+  accel__add_output(b, "reconstruction", x, false, false);
+}
+
 accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   int64_t hidden = accel__columns(b, x);

@@ -115,6 +115,12 @@ typedef struct accel__block {
 accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, accel__tensor x, const char *format, ...)
     ACCEL_PRINTF(4, 5);
 
+/* x [B,n,C] with the rows where the input "bool_masked_pos" [B,n] is not 0 replaced by the row of `name` [1,1,C] or [1,C].
+ */
+accel__tensor accel__masked_rows(accel__build *b, accel__tensor x, uint32_t rank, const char *name);
+/* Output "reconstruction" [B, channels, h*stride, w*stride] of patches x [B, h*w, C]: decoder.0, a convolution to channels *
+ * stride^2 columns, whose pixels stand side by side (torch's PixelShuffle). */
+void accel__output_pixels(accel__build *b, accel__tensor x, accel__dim h, accel__dim w, int64_t channels, int64_t stride);
 /* <name>.layers.0 .. 2 with relu between them: the box and class heads of DETR and YOLOS. */
 accel__tensor accel__mlp_head(accel__build *b, accel__tensor x, int64_t out, const char *name);
 /* Sum of n tensors with softmaxed weights [n]: the layers of an encoder, as classifiers of sounds weigh them. */

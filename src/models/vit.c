@@ -81,29 +81,25 @@ accel__tensor accel__vit_pooler(accel__build *b, const accel__vit_config *c, acc
 
 typedef struct vit {
   accel__vit_config c;
-  bool distilled;  /* DeiT: a second leading token */
-  accel__dim rows; /* tokens of an image */
+  bool distilled;        /* DeiT: a second leading token */
+  accel__dim rows, h, w; /* tokens of an image; patches down and across */
+  int64_t stride;        /* pixels that a patch is made to again (masked image modelling) */
 } vit;
 
 /* Class token(s), patches with the mask token where bool_masked_pos says so, positions: rows [B*S, C]. */
 static accel__tensor embeddings(accel__build *b, vit *m) {
   const accel__vit_config *c = &m->c;
   accel__tensor x = accel__add_pixels(b, c->channels, NULL);
-  const bool masks = b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token");
+  const bool masks = accel__is_class(b, "ForMaskedImageModeling") ||
+                     (b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token"));
   const int64_t one[3] = {1, 1, c->hidden}, leading = m->distilled ? 2 : 1;
   const accel__conv patch = {.out = c->hidden, .kernel = c->patch, .stride = c->patch, .bias = true};
   accel__at(b->p, 0, "embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
-  accel__dim h = accel__tensor_dim(b->p, x, 2), w = accel__tensor_dim(b->p, x, 3);
+  if (x < 0) return -1;
+  accel__dim h = m->h = accel__tensor_dim(b->p, x, 2), w = m->w = accel__tensor_dim(b->p, x, 3);
   x = accel__planes_to_items(b, x); /* [B,h*w,C] */
-  if (masks) {                      /* x (1 - mask) + mask_token mask */
-    accel__tensor mask = accel__add_item(b, "bool_masked_pos", ACCEL_PLUGIN_I32, 2,
-                                         (accel__dim[]){b->B, accel__times(b, h, w)}, ACCEL__DEFAULT_ZEROS);
-    mask = accel__reshape(b->p, mask, 3, (accel__dim[]){b->B, accel__times(b, h, w), accel__const_dim(b->p, 1)});
-    accel__tensor token = accel__table(b, 3, one, "embeddings.mask_token"), in[3] = {mask, token, x};
-    accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
-    x = accel__node(b->p, ACCEL_PLUGIN_OP_BINARY, in, 3, &where, 1, NULL, 1);
-  }
+  if (masks) x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
   accel__tensor part[3];
   uint32_t n = 0;
   part[n++] = accel__repeat(b, accel__table(b, 3, one, "embeddings.cls_token"), b->B);
@@ -136,10 +132,11 @@ static accel_status build_any(const accel__model_request *request, const char *a
                               const char *prefix, bool distilled) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
-  vit m = {.distilled = distilled};
+  vit m = {.distilled = distilled, .stride = 16};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, prefix));
   model->args = args;
   ACCEL_TRY(accel__vit_read(&b, &m.c));
+  ACCEL_TRY(accel__json_int(b.file, b.config, "encoder_stride", 1, 4096, &m.stride));
   accel__tensor x = embeddings(&b, &m);
   x = accel__vit_encoder(&b, &m.c, x, m.rows, NULL, NULL);
   x = accel__norm_layer(&b, x, -1, m.c.eps, true, "layernorm");
@@ -148,6 +145,9 @@ static accel_status build_any(const accel__model_request *request, const char *a
     accel__output_items(&b, "last_hidden_state", x, m.rows, false);
     if (accel__has(&b, "pooler.dense.weight"))
       accel__add_output(&b, "pooler_output", accel__vit_pooler(&b, &m.c, x), false, false);
+  } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
+    accel__tensor patches = accel__slice(b.p, accel__rows_to_items(&b, x, m.rows), 1, distilled ? 2 : 1, INT64_MAX);
+    accel__output_pixels(&b, patches, m.h, m.w, m.c.channels, m.stride);
   } else if (accel__is_class(&b, "WithTeacher")) {
     teacher_heads(&b, &m, x);
   } else {
@@ -163,8 +163,8 @@ static accel_status build_deit(const accel__model_request *request, const char *
   return build_any(request, architecture, model, "deit.", true);
 }
 
-static const char *const vit_classes[] = {"ViTModel", "ViTForImageClassification", NULL};
+static const char *const vit_classes[] = {"ViTModel", "ViTForImageClassification", "ViTForMaskedImageModeling", NULL};
 const accel__architecture accel__model_vit = {.model_type = "vit", .classes = vit_classes, .build = build_vit};
 static const char *const deit_classes[] = {"DeiTModel", "DeiTForImageClassification",
-                                           "DeiTForImageClassificationWithTeacher", NULL};
+                                           "DeiTForImageClassificationWithTeacher", "DeiTForMaskedImageModeling", NULL};
 const accel__architecture accel__model_deit = {.model_type = "deit", .classes = deit_classes, .build = build_deit};

@@ -37,6 +37,8 @@ def vit_fixtures():
             cases.append(case("DeiTForImageClassificationWithTeacher", "batch", pixels("a", 3, 3, 20, 20)))
         yield lead, dict(config=config, cases=cases)
         yield f"{lead}_new_names", dict(config=config, cases=cases[3:4], hub=False)
+        masked = {**pixels("m", 2, 3, 20, 20), "bool_masked_pos": torch.rand(2, 16) > 0.5}
+        yield f"{lead}_masked", dict(config=getattr(T, f"{stem}Config")(**VIT, encoder_stride=5), cases=[case(f"{stem}ForMaskedImageModeling", "batch", masked)])
     odd = T.ViTConfig(**{**VIT, "image_size": [21, 15], "patch_size": [7, 5], "num_channels": 1, "qkv_bias": False, "hidden_act": "gelu_new", "layer_norm_eps": 1e-3,
                          "pooler_output_size": 11, "pooler_act": "relu", "num_hidden_layers": 1})
     yield "vit_odd", dict(config=odd, cases=[case("ViTModel", "batch", pixels("a", 3, 1, 21, 15))], dtype=torch.float16)
@@ -149,6 +151,10 @@ def detr_fixtures():
     yield "detr_learned", dict(config=learned, cases=[case("DetrModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
     yield "detr_timm_names", dict(config=detr(backbone_config=resnet(out_features=["stage3"], layer_type="basic")), stored_as=timm_names,
                                   cases=[case("DetrForObjectDetection", "masked", masked)])
+    four = resnet(hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], out_features=["stage1", "stage2", "stage3", "stage4"])
+    shaped = dict(config=detr(backbone_config=four, d_model=32, encoder_attention_heads=8), cases=[case("DetrForSegmentation", "masked", masked)])
+    yield "detr_masks", shaped
+    yield "detr_masks_new_names", {**shaped, "hub": False, "dtype": torch.bfloat16}
     yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)
 
 
@@ -185,6 +191,9 @@ def swin_fixtures():
     yield "swin_odd", dict(config=odd, cases=[case("SwinForImageClassification", "batch", pixels("o", 2, 3, 27, 27))], dtype=torch.float16)
     places = T.SwinConfig(**{**base, "use_absolute_embeddings": True})
     yield "swin_places", dict(config=places, cases=[case("SwinForImageClassification", "batch", image)], dtype=torch.bfloat16)
+    seed("hidden")
+    masked = {**image, "bool_masked_pos": torch.rand(3, 256) > 0.5}
+    yield "swin_masked", dict(config=T.SwinConfig(**{**base, "encoder_stride": 4}), cases=[case("SwinForMaskedImageModeling", "batch", masked)], dtype=torch.float16)
     yield "swin_new_names", dict(config=T.SwinConfig(**base), cases=[case("SwinForImageClassification", "batch", image)], hub=False)
 
 
