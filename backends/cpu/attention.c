@@ -437,7 +437,8 @@ static void split(job *j, const kit_launch *l) {
   j->chunks = 0;
   j->tasks = cpu_tasks(l, j->units * 64, cost / (double)(j->units * 64)); /* 64: a unit can be cut */
   if (j->tasks < 2) return;
-  if (j->units >= (int64_t)workers * TASKS_EACH || rows <= FEW_ROWS) {
+  const bool cheap = j->tasks <= workers && j->units >= (int64_t)workers; /* taking a task would cost as much as a unit */
+  if (j->units >= (int64_t)workers * TASKS_EACH || rows <= FEW_ROWS || cheap) {
     if (j->q.items > 1 || j->tasks > workers) j->tasks = workers * TASKS_EACH; /* sequences differ in length */
     if ((int64_t)j->tasks > j->units) j->tasks = (uint32_t)j->units;
     return;

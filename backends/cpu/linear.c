@@ -39,10 +39,10 @@ static double task_cost(int64_t rows, int64_t panels, int64_t tile_rows) {
   return (cost > fetched ? cost : fetched) * ((double)panels + first_panel);
 }
 
-/* When the last worker is done with a grid of tasks, in rows of a panel. `claim`: what taking a task costs.  Workers that
- * are held up leave their share to others: the smaller the tasks, the sooner all are done. */
-static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t tile_rows, uint32_t workers, double claim) {
-  const double held_up = 0.2;
+/* When the last worker is done with a grid of tasks, in rows of a panel.  claim: what taking a task costs; held_up: the part
+ * of a task that a worker may come too late. */
+static double grid_cost(const job *j, int64_t blocks, int64_t groups, int64_t tile_rows, uint32_t workers, double claim,
+                        double held_up) {
   const int64_t rounds = (blocks * groups + workers - 1) / workers;
   return (claim + task_cost((j->rows + blocks - 1) / blocks, (j->panels + groups - 1) / groups, tile_rows)) *
          ((double)rounds + held_up);
@@ -55,12 +55,13 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
   const uint32_t workers = cpu_workers(l);
   const double cost = 2.0 * (double)j->rows * (double)j->n * (double)j->k / gflops, /* ns */
       row = cost / (double)(j->rows * j->panels);
-  int64_t most = j->rows / tall;         /* row blocks */
-  int64_t least_each = 1, most_each = 8; /* tasks of a worker */
+  const bool brief = cost <= 1e6 * workers; /* hardly anybody is held up meanwhile */
+  int64_t most = j->rows / tall;            /* row blocks */
+  int64_t least_each = 1, most_each = 8;    /* tasks of a worker */
   double best = INFINITY;
   j->row_blocks = j->panel_groups = 1;
   if (cpu_tasks(l, j->rows * j->panels, row) < 2) return;
-  if (j->rows <= tile_rows) least_each = most_each = cost > 1e6 * workers ? 4 : 1; /* fetching the panels is all there is */
+  if (j->rows <= tile_rows) least_each = most_each = brief ? 1 : 4; /* fetching the panels is all there is */
   if (j->panels < workers) most = (workers + j->panels - 1) / j->panels * most_each;
   if (most > j->rows) most = j->rows;
   if (most < 1) most = 1;
@@ -68,7 +69,7 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
     for (int64_t blocks = 1; blocks <= most && blocks <= each * workers; blocks++) {
       int64_t groups = each * workers / blocks;
       if (groups > j->panels) groups = j->panels;
-      const double time = grid_cost(j, blocks, groups, tile_rows, workers, claim_ns / row);
+      const double time = grid_cost(j, blocks, groups, tile_rows, workers, claim_ns / row, brief ? 0 : 0.2);
       if (time >= best) continue;
       best = time;
       j->row_blocks = (uint32_t)blocks;
