@@ -14,7 +14,7 @@ enum {
   NARROW_SHORT = 128,                      /* k widened at a time for those */
   NARROW_PANELS = 4,                       /* side by side, at most */
   NARROW_LENGTH = 768, /* k widened at a time without scales: with its part of x in the first-level cache */
-  NARROW_ROWS = 140,   /* that share what was widened, at most; more of them are on too many pages */
+  NARROW_ROWS = 140,   /* that share what was widened, at most */
   NARROW_X = 3 << 19,  /* bytes of x that stay in the second-level cache while all panels pass */
   NARROW_AHEAD = 2048  /* bytes that a panel is asked for ahead of its use */
 };
