@@ -129,23 +129,26 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
   return band;
 }
 
-/* Rows [k] of windows that begin at `from`, `line` of them in a line of y. */
-static void gather(const coded *j, const uint8_t *from, int64_t n, int64_t line, uint8_t *rows) {
+/* Row [k] of the window at x. */
+static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
   const cpu_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, taps = p->dilation[1] == 1 ? 1 : p->kernel[1],
-                run = p->kernel[1] / taps * channels;
-  for (int64_t i = 0; i < n; i++) {
-    const uint8_t *x = from + (i / line * p->stride[0] * j->wide + i % line * p->stride[1]) * channels;
-    uint8_t *row = rows + i * j->row;
-    for (int64_t ky = 0; ky < p->kernel[0]; ky++)
-      for (int64_t kx = 0; kx < taps; kx++, row += run) {
-        const uint8_t *at = x + (ky * p->dilation[0] * j->wide + kx * p->dilation[1]) * channels;
-        if (run <= RUN)
-          memcpy(row, at, RUN); /* what follows is written later */
-        else
-          memcpy(row, at, (size_t)run);
-      }
-  }
+                run = p->kernel[1] / taps * channels, down = p->dilation[0] * j->wide * channels,
+                right = p->dilation[1] * channels;
+  for (int64_t ky = 0; ky < p->kernel[0]; ky++, x += down)
+    for (int64_t kx = 0; kx < taps; kx++, row += run)
+      if (run <= RUN)
+        memcpy(row, x + kx * right, RUN); /* what follows is written later */
+      else
+        memcpy(row, x + kx * right, (size_t)run);
+}
+
+/* Rows of `lines` lines of windows, the first of which begins at x. */
+static void gather(const coded *j, const uint8_t *x, int64_t lines, int64_t line, uint8_t *rows) {
+  const int64_t channels = j->call.channels, *stride = j->call.plane.stride;
+  for (int64_t l = 0; l < lines; l++)
+    for (int64_t i = 0; i < line; i++, rows += j->row)
+      gather_row(j, x + (l * stride[0] * j->wide + i * stride[1]) * channels, rows);
 }
 
 static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g, cpu_windows *w) {
@@ -164,7 +167,7 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
   w->scale_at = j->scale_at;
   if (j->gathered) {
     uint8_t *rows = (uint8_t *)room + j->rows_at;
-    gather(j, x.codes, n, line, rows);
+    gather(j, x.codes, lines, line, rows);
     w->line = n;
     w->scale = &j->scale[at->image], w->zero = &j->zero[at->image];
     g->x = rows, g->ldx = j->row;

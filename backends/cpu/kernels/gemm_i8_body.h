@@ -72,26 +72,29 @@ V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS],
 V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
 
 /* The last block of windows: straight to columns [col, col + GEMM_COLS) of y, which are all there, without activation or
- * with a ReLU. */
+ * with a ReLU.
+ */
 V_INLINE void put_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
                         int64_t scale_row, int64_t zero, bool first, const float *tile, const cpu_gemm *g, int64_t row,
                         int64_t col) {
   const cpu_windows *w = g->windows;
   const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
-  const uint8_t *r = w->residual ? w->residual + row * g->ldr + col : NULL;
-  const float *bias = g->bias + col;
-  float *y = g->y + row * g->ldy + col;
+  const uint8_t *codes = w->residual ? w->residual + row * g->ldr + col : NULL;
+  const float *code_scale = codes ? w->residual_scale + row : NULL, *code_zero = codes ? w->residual_zero + row : NULL;
+  const int64_t ldy = g->ldy, ldr = g->ldr;
+  float *y = g->y + row * ldy + col;
+  vf bias[GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) bias[j] = g->bias ? v_load(g->bias + col + j * V) : v_zero();
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     const char *at = scale + i * scale_row;
-    const vf s = float_at(at), z = float_at(at + zero), rs = v_set(r ? w->residual_scale[row + i] : 0),
-             rz = v_set(r ? w->residual_zero[row + i] : 0);
+    const vf s = float_at(at), z = float_at(at + zero);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
                value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
-      vf v = v_fma(s, value, v_load(bias + j * V));
+      vf v = v_fma(s, value, bias[j]);
       if (!first) v = v_add(v, v_load(tile + i * GEMM_COLS + j * V));
-      if (r) v = v_fma(rs, v_sub(load_codes(r + i * g->ldr + j * V), rz), v);
-      v_store(y + i * g->ldy + j * V, v_max(least, v)); /* a NaN stays */
+      if (codes) v = v_fma(v_set(code_scale[i]), v_sub(load_codes(codes + i * ldr + j * V), v_set(code_zero[i])), v);
+      v_store(y + i * ldy + j * V, v_max(least, v)); /* a NaN stays */
     }
   }
 }
@@ -192,7 +195,7 @@ static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t 
 
 /* Whether tiles of windows go to y from registers. */
 static bool straight(const cpu_gemm *g, int64_t col) {
-  return g->windows && g->bias && g->k > 0 && g->n - col >= GEMM_COLS &&
+  return g->windows && g->k > 0 && g->n - col >= GEMM_COLS &&
          (g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU);
 }
 
