@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 
+os.environ["RUST_BACKTRACE"] = "0"  # a panic is no more than a refusal here
 from tokenizers import Tokenizer
 
 FIXTURES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "fixtures", "tokenizers")
@@ -131,7 +132,7 @@ def one_round(program, folder, seed, counts):
         json.dump(state, f)
     normal = (lambda t: tok.normalizer.normalize_str(t)) if state.get("normalizer") else (lambda t: t)
     forms = [normal(t["content"]) for t in state["added_tokens"] if t["normalized"]]
-    if len(set(forms)) < len(forms):  # the package then takes either, by chance
+    if len(set(forms)) < len(forms) or "" in forms:  # the package then takes either, by chance; or never ends, and takes all memory there is
         return True
     strings = [text(r) for _ in range(STRINGS)]
     want = [expected(lambda s=s: tok.encode(s).ids) for s in strings]
