@@ -20,7 +20,7 @@
 #undef LANES
 
 #define FOR_ISA(name) name##_avx512
-#define TARGET        __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma,prefer-vector-width=512")))
+#define TARGET        __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,fma")))
 #define LANES         8
 #include BODY
 #undef FOR_ISA

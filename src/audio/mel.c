@@ -152,7 +152,7 @@ static void task(void *arg, uint32_t index, uint32_t worker) {
     accel__fft_power(&r->fft, room, power);
   }
   for (int32_t m = 0; m < bank->mels; m++) {
-    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_MOST_FRAMES];
+    float *to = r->out + begin * r->frame_stride + m * r->mel_stride, y[ACCEL__FFT_MOST_FRAMES] = {0};
     ACCEL__BY_ISA(r->isa, energies, bank->weight + bank->at[m], sound ? bank->count[m] : 0,
                   power + bank->first[m] * 2 * lanes, least, times, y);
     for (int64_t f = 0; f < frames; f++) to[f * r->frame_stride] = y[f];
