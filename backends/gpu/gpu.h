@@ -13,8 +13,8 @@
  *
  * Every activation is fp32 in device memory; weights keep the format they are given in (weights.c).  A kernel addresses its
  * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
- * bound as panels of rows.  No kernel needs sub-groups, 8- or 16-bit storage, or device pointers; those for integer dot
- * products and matrix units are chosen by gpu_limits and proven on the device first (variants.c).
+ * bound as panels of rows.  No kernel needs sub-groups, 8- or 16-bit storage, or device pointers; those for sub-groups,
+ * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (variants.c).
  *
  * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
  * gpu_plugin_api`, and its kernels' text or binaries.  plugin.c makes the plugin's table of it.
@@ -46,7 +46,9 @@ typedef struct gpu_limits {
   bool fp16;                        /* halves are numbers of the device's language */
   bool int_dot;                     /* four products of signed bytes and their sum are one fast instruction (DOT4) */
   bool int_dot_native;              /* the kernels called *_native have it, the others do without (Vulkan) */
+  bool sub_groups;                  /* the kernels *_sub run: sums and maxima over sub-groups */
   uint32_t matrix; /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  bool wmma;       /* they are RDNA3's, in waves of 32 */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (variants.c). */
@@ -54,7 +56,8 @@ typedef enum gpu_variant {
   GPU_VARIANT_INT_DOT = 1, /* int8 weights by codes of eight bits */
   GPU_VARIANT_MATRIX_F16 = 2,
   GPU_VARIANT_MATRIX_BF16 = 4,
-  GPU_VARIANT_MATRIX_I8 = 8
+  GPU_VARIANT_MATRIX_I8 = 8,
+  GPU_VARIANT_SUB_GROUPS = 16 /* reductions of rows and attention: the kernels *_sub */
 } gpu_variant;
 
 typedef struct gpu_device gpu_device; /* the API's, opened once per endpoint or shared between them, as the API likes */

@@ -51,18 +51,28 @@ typedef struct choice {
   bool loops;            /* over columns, too */
 } choice;
 
+/* Of the kernels for the three kinds of matrix units, the device's. */
+static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32_t wmma) {
+  return l->wmma ? wmma : l->wave == 64 ? mfma : mma;
+}
+
 static choice choose(const gpu_run *run, const gpu_product *p) {
   const uint32_t variant = gpu_words_variant(run->self->variants, &p->w.w, p->trans);
-  const bool native = run->self->limits.int_dot_native, wide = run->self->limits.wave == 64;
+  const gpu_limits *limits = &run->self->limits;
+  const bool native = limits->int_dot_native;
   if (variant == GPU_VARIANT_MATRIX_F16 || variant == GPU_VARIANT_MATRIX_BF16) {
     const uint32_t bf16 = variant == GPU_VARIANT_MATRIX_BF16;
     if (p->m <= FEW_HALVES)
-      return (choice){(wide ? GPU_K_linear_matrix_few64_f16 : GPU_K_linear_matrix_few32_f16) + bf16, 16, 16, true};
-    return (choice){(wide ? GPU_K_linear_matrix64_f16 : GPU_K_linear_matrix32_f16) + bf16, 64, 64, false};
+      return (choice){
+          bf16 + of_unit(limits, GPU_K_linear_matrix_few64_f16, GPU_K_linear_matrix_few32_f16, GPU_K_linear_wmma_few_f16),
+          16, 16, true};
+    return (choice){bf16 + of_unit(limits, GPU_K_linear_matrix64_f16, GPU_K_linear_matrix32_f16, GPU_K_linear_wmma_f16), 64,
+                    64, false};
   }
   if (p->m <= FEW_CODES) return (choice){native ? GPU_K_linear_dot_few_native : GPU_K_linear_dot_few, 4, 8, true};
   if (variant == GPU_VARIANT_MATRIX_I8)
-    return (choice){wide ? GPU_K_linear_matrix64_i8 : GPU_K_linear_matrix32_i8, 64, 64, false};
+    return (choice){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8), 64, 64,
+                    false};
   if (large(run, p)) return (choice){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
   return (choice){native ? GPU_K_linear_dot_native : GPU_K_linear_dot, 64, 64, false};
 }

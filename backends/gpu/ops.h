@@ -12,7 +12,7 @@
  *
  * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks) memory.c (pool)
  * weights.c (formats, upload) variants.c (kernels of some devices) run.c (constants, checks, dispatch) buffers.c (memory of
- * no endpoint) ops.c (the table) op_*.c (the ops) plugin.c (the plugin's table).
+ * no endpoint) parts.c (what passes a binding) ops.c (the table) op_*.c (the ops) plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H
@@ -132,6 +132,8 @@ typedef struct gpu_self { /* an endpoint */
 void gpu_limits_wished(gpu_limits *limits);
 /* Sets self->variants, when the weights are there. */
 void gpu_variants_open(gpu_self *self, const kit_open *open);
+/* `kernel`, or the one beside it that the variants taken have. */
+uint32_t gpu_variant_kernel(uint32_t variants, uint32_t kernel);
 
 /* The kit_backend hooks; plugin.c puts them into the plugin's table. */
 int32_t gpu_support(const accel_plugin_program *program, const accel_plugin_node *node,
@@ -210,8 +212,10 @@ typedef struct gpu_call {
   } param[GPU_PARAMS / 4];
   bool too_large;   /* a number did not fit 31 bits, or a buffer a binding */
   uint64_t largest; /* bytes of the largest buffer */
+  int32_t widest;   /* tensor that it is; -1: none of the program's */
 } gpu_call;
 
+/* Of the kernel that gpu_variant_kernel answers. */
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel);
 void gpu_bind(gpu_call *c, gpu_binding binding);
 /* Where a tensor lies; absent ones are the zeros of gpu_self.none. */
@@ -251,6 +255,11 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first);
 /* Where the launch's workspace lies, from byte `offset`. */
 gpu_binding gpu_workspace_at(const kit_launch *l, uint64_t offset, uint64_t bytes);
 gpu_binding gpu_none(const gpu_run *run);
+
+/* ---- parts.c ---- */
+
+/* The node's op, once or for each part of its first dim that a binding holds. */
+int32_t gpu_launch_parts(gpu_run *run, const kit_launch *l, accel_plugin_error *error);
 
 /* ---- ops.c ---- */
 

@@ -184,15 +184,20 @@ void gpu_matrix_params(gpu_call *c, const gpu_matrix *m, int64_t first) {
 /* ---- dispatches ---- */
 
 gpu_call gpu_call_new(gpu_run *run, const kit_launch *l, uint32_t kernel) {
-  return (gpu_call){.run = run, .launch = l, .kernel = kernel};
+  return (gpu_call){.run = run, .launch = l, .kernel = gpu_variant_kernel(run->self->variants, kernel), .widest = -1};
 }
 
-void gpu_bind(gpu_call *c, gpu_binding binding) {
+static void bind(gpu_call *c, gpu_binding binding, int32_t tensor) {
   if (binding.bytes > c->run->self->limits.binding) c->too_large = true;
-  if (binding.bytes > c->largest) c->largest = binding.bytes;
+  if (binding.bytes > c->largest) {
+    c->largest = binding.bytes;
+    c->widest = tensor;
+  }
   if (c->n_bind < GPU_BINDINGS) c->bind[c->n_bind] = binding;
   c->n_bind++;
 }
+
+void gpu_bind(gpu_call *c, gpu_binding binding) { bind(c, binding, -1); }
 
 gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t) {
   if (!kit_has(t) || !t->elements || !t->buffer) return gpu_memory_at(run->self->none);
@@ -201,7 +206,7 @@ gpu_binding gpu_at(const gpu_run *run, const kit_tensor *t) {
   return (gpu_binding){.buffer = m->buffer, .offset = m->offset + t->offset, .bytes = (uint64_t)last * 4};
 }
 
-void gpu_tensor(gpu_call *c, const kit_tensor *t) { gpu_bind(c, gpu_at(c->run, t)); }
+void gpu_tensor(gpu_call *c, const kit_tensor *t) { bind(c, gpu_at(c->run, t), t->id); }
 
 void gpu_int(gpu_call *c, int64_t value) {
   if (value > INT32_MAX || value < INT32_MIN) c->too_large = true;
@@ -214,6 +219,20 @@ void gpu_float(gpu_call *c, double value) {
   c->n_param++;
 }
 
+/* Names the largest operand: it is what a buffer has no room for, or whose elements are too many. */
+static int32_t too_large(const gpu_call *c, accel_plugin_error *error) {
+  static const char advice[] = "a smaller batch, shorter inputs or another device";
+  const char *name = c->widest < 0 ? "of its workspace" : kit_tensor_name(c->run->program, c->widest);
+  const uint64_t most = c->run->self->limits.binding;
+  if (c->largest <= most)
+    return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
+                           "tensor %.40s, %llu bytes, is too much for one kernel: use %s", name,
+                           (unsigned long long)c->largest, advice);
+  return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
+                         "tensor %.40s has %llu bytes, a buffer at most %llu here: use %s", name,
+                         (unsigned long long)c->largest, (unsigned long long)most, advice);
+}
+
 int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_plugin_error *error) {
   const gpu_kernel *k = &gpu_kernels[c->kernel];
   const uint32_t *most = c->run->self->limits.groups;
@@ -221,11 +240,7 @@ int32_t gpu_dispatch_grid(gpu_call *c, int64_t x, int64_t y, int64_t z, accel_pl
     return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_UNSUPPORTED,
                            "a mistake of the op layer: %s takes %u buffers and %u parameters, given %u and %u", k->name,
                            k->n_bind, k->params_bytes / 4, c->n_bind, c->n_param);
-  if (c->too_large || x > most[0] || y > most[1] || z > most[2])
-    return kit_launch_fail(c->launch, error, ACCEL_PLUGIN_E_LIMIT,
-                           "an operand of %llu bytes, or its indices, pass what one kernel of this device can address (%llu "
-                           "bytes): use a smaller batch, shorter inputs, or a device with a larger limit",
-                           (unsigned long long)c->largest, (unsigned long long)c->run->self->limits.binding);
+  if (c->too_large || x > most[0] || y > most[1] || z > most[2]) return too_large(c, error);
   if (x < 1 || y < 1 || z < 1) return ACCEL_PLUGIN_OK;
   const gpu_dispatch d = {.kernel = c->kernel,
                           .n_bind = c->n_bind,

@@ -1,12 +1,13 @@
-/* variants.c - kernels for what only some devices have (gpu_limits.int_dot, .matrix): chosen by what the device says of
- * itself, and only after they gave the right numbers there.
+/* variants.c - kernels for what only some devices have (gpu_limits.int_dot, .sub_groups, .matrix): chosen by what the device
+ * says of itself, and only after they gave the right numbers there.
  *
- * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, matrix_f16, matrix_bf16, matrix_i8; integer dot
- * products are then also taken where the device has no instruction for them, and with "card" in the list a CPU behind the
- * API takes the kernels of cards, with "small_bindings" a kernel sees 64 KiB of a buffer at most (tests).  A variant is
- * tried when the first endpoint could use it, on numbers whose products and sums are exact; what it then gives may differ by
- * a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work.  The verdict is
- * kept in the process, and in the host's cache under device and driver. */
+ * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16, matrix_bf16, matrix_i8;
+ * integer dot products are then also taken where the device has no instruction for them, sub-groups also on a CPU behind
+ * the API, with "card" in the list that CPU takes the kernels of cards, with
+ * "wmma" the emulator those of RDNA3's matrix units, with "small_bindings" a kernel sees 64 KiB of a buffer at most (tests).
+ * A variant is tried when the first endpoint could use it, on numbers whose products and sums are exact; what it then gives
+ * may differ by a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work.  The
+ * verdict is kept in the process, and in the host's cache under device and driver. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,14 +24,32 @@ static const struct {
 } variants[] = {{GPU_VARIANT_INT_DOT, "int_dot", GPU_STORE_I8},
                 {GPU_VARIANT_MATRIX_F16, "matrix_f16", GPU_STORE_F16},
                 {GPU_VARIANT_MATRIX_BF16, "matrix_bf16", GPU_STORE_BF16},
-                {GPU_VARIANT_MATRIX_I8, "matrix_i8", GPU_STORE_I8}};
+                {GPU_VARIANT_MATRIX_I8, "matrix_i8", GPU_STORE_I8},
+                {GPU_VARIANT_SUB_GROUPS, "sub_groups", GPU_STORE_F32}};
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t tried[DEVICES], passed[DEVICES];
 static char why[VARIANTS][300]; /* of the last device that failed it */
 
+/* Kernels by sub-groups, beside those by halving. */
+static const uint32_t twins[][2] = {{GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
+                                    {GPU_K_norm_rows, GPU_K_norm_rows_sub},
+                                    {GPU_K_reduce_rows, GPU_K_reduce_rows_sub},
+                                    {GPU_K_group_norm, GPU_K_group_norm_sub},
+                                    {GPU_K_selective_scan, GPU_K_selective_scan_sub},
+                                    {GPU_K_attention_rows, GPU_K_attention_rows_sub},
+                                    {GPU_K_attention_pages_f32, GPU_K_attention_pages_f32_sub},
+                                    {GPU_K_attention_pages_f16, GPU_K_attention_pages_f16_sub},
+                                    {GPU_K_attention_pages_bf16, GPU_K_attention_pages_bf16_sub}};
+
 /* ---- which ---- */
+
+uint32_t gpu_variant_kernel(uint32_t taken, uint32_t kernel) {
+  for (size_t i = 0; taken & GPU_VARIANT_SUB_GROUPS && i < sizeof twins / sizeof *twins; i++)
+    if (twins[i][0] == kernel) return twins[i][1];
+  return kernel;
+}
 
 static bool names(const char *list, const char *name) {
   const size_t n = strlen(name);
@@ -47,6 +66,7 @@ static const char *wished(void) { return getenv("ACCEL_GPU_VARIANTS"); }
 void gpu_limits_wished(gpu_limits *limits) {
   const char *wish = wished();
   if (wish && names(wish, "small_bindings")) limits->binding = 65536;
+  if (wish && names(wish, "wmma")) limits->wmma = limits->wave == 32;
   if (!wish || !names(wish, "card")) return;
   limits->cpu = false;
   limits->vector = 0;
@@ -56,14 +76,15 @@ static uint32_t candidates(const gpu_limits *limits) {
   const char *wish = wished();
   uint32_t all = limits->matrix;
   if (limits->int_dot || wish) all |= GPU_VARIANT_INT_DOT;
+  if (limits->sub_groups && (!limits->cpu || wish)) all |= GPU_VARIANT_SUB_GROUPS;
   for (int i = 0; wish && i < VARIANTS; i++)
     if (!names(wish, variants[i].name)) all &= ~variants[i].bit;
   return all;
 }
 
-/* Those of them that a weight of the endpoint could use. */
+/* Those of them that the endpoint could use: a weight, or most programs' norms. */
 static uint32_t useful(const gpu_self *s, uint32_t all) {
-  uint32_t found = 0;
+  uint32_t found = all & GPU_VARIANT_SUB_GROUPS;
   for (uint32_t i = 0; i < s->program->n_weight; i++) found |= gpu_words_variant(all, &s->weight[i], false);
   return found & GPU_VARIANT_MATRIX_I8 ? found | (all & GPU_VARIANT_INT_DOT) : found;
 }
@@ -156,7 +177,7 @@ static bool same(const trial *t, int64_t n) {
   return true;
 }
 
-static int32_t run_trial(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
+static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
   static const kit_tensor absent = {.id = -1};
   static const struct {
     int64_t m;
@@ -173,6 +194,7 @@ static int32_t run_trial(gpu_self *s, const accel_plugin_host *host, trial *t, b
                        .group_n = 1,
                        .groups_k = 1,
                        .outer = 1.0f};
+  fill(t);
   int32_t rc = prepare(s, t, gpu_words_bytes(s, &p.w.w, false, MOST_M), error);
   if (rc) return rc;
   p.w.w.data = t->memory[1];
@@ -184,6 +206,53 @@ static int32_t run_trial(gpu_self *s, const accel_plugin_host *host, trial *t, b
     rc = multiply(s, host, t, &p, shape[i].m, shape[i].tile, error);
     *right = !rc && same(t, shape[i].m * N);
   }
+  return rc;
+}
+
+/* ---- rows with known sums and maxima ---- */
+
+/* Of a row whose softmax's logarithm is asked for; rows differ in their maximum. */
+static double row_number(int r, int c) { return (r * 7 + c * 13) % 41 * 0.125 + r % 5; }
+
+static bool same_logarithms(const float *got) {
+  for (int r = 0; r < MOST_M; r++) {
+    double sum = 0;
+    for (int c = 0; c < K; c++) sum += exp(row_number(r, c));
+    for (int c = 0; c < K; c++) {
+      const double want = row_number(r, c) - log(sum);
+      if (!(fabs((double)got[r * K + c] - want) <= 1e-5 * fabs(want) + 1e-5)) return false;
+    }
+  }
+  return true;
+}
+
+static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x, gpu_memory *y, accel_plugin_error *error) {
+  const kit_begin begin = {.program = s->program, .host = host};
+  const kit_launch l = {.program = s->program, .node = s->program->node};
+  void *run = NULL;
+  int32_t rc = gpu_begin(s, &begin, &run, error);
+  if (rc) return rc;
+  gpu_call c = gpu_call_new(run, &l, GPU_K_softmax_rows);
+  gpu_bind(&c, gpu_memory_at(x));
+  gpu_bind(&c, gpu_memory_at(y));
+  gpu_int(&c, MOST_M);
+  gpu_int(&c, K);
+  gpu_int(&c, 1);
+  rc = gpu_dispatch_rows(&c, MOST_M, error);
+  double ms;
+  const int32_t end = gpu_finish(s, run, !rc, &ms, rc ? NULL : error);
+  return rc ? rc : end;
+}
+
+static int32_t try_sub_groups(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
+  float *row = t->x; /* [MOST_M, K], as what comes back */
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (int i = 0; i < MOST_M * K; i++) row[i] = (float)row_number(i / K, i % K);
+  for (int i = 0; !rc && i < 2; i++) rc = gpu_pool_take(&s->pool, sizeof t->x, &t->memory[i], error);
+  if (!rc) rc = gpu_upload(s, t->memory[0], 0, row, sizeof t->x, error);
+  if (!rc) rc = softmax(s, host, t->memory[0], t->memory[1], error);
+  if (!rc) rc = gpu_download(s, row, t->memory[1], 0, sizeof t->x, error);
+  *right = !rc && same_logarithms(row);
   return rc;
 }
 
@@ -229,8 +298,8 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
   bool right = false;
   s->variants = bit;
   t->store = variants[which].store;
-  fill(t);
-  const int32_t rc = run_trial(s, host, t, &right, &error);
+  const int32_t rc =
+      bit == GPU_VARIANT_SUB_GROUPS ? try_sub_groups(s, host, t, &right, &error) : try_products(s, host, t, &right, &error);
   if (kit_fault(host, "variant")) right = false;
   s->variants = before;
   for (int i = 0; i < 5; i++) gpu_pool_give(&s->pool, t->memory[i]);

@@ -175,11 +175,12 @@ static bool is_one_of(const char *arch,
   return false;
 }
 
-/* What prelude.h has instructions for.  The emulator has the matrix units of both. */
+/* What prelude.h has instructions for.  The emulator has the matrix units of all. */
 static void fill_units(const gpu_device *d, gpu_limits *l) {
   static const char *const dot[] = {"gfx906",  "gfx908",  "gfx90a", "gfx94*", "gfx950", "gfx1011",
                                     "gfx1012", "gfx103*", "gfx11*", "gfx12*", NULL};
   static const char *const mfma[] = {"gfx908", "gfx90a", "gfx94*", "gfx950", NULL};
+  static const char *const wmma[] = {"gfx11*", NULL};
   static const char *const no_bf16[] = {"gfx908", NULL}, *const i8[] = {"gfx908", "gfx90a", NULL};
   int sm = 0;
   if (sscanf(d->arch, "sm_%d", &sm) == 1) {
@@ -192,6 +193,8 @@ static void fill_units(const gpu_device *d, gpu_limits *l) {
     if (is_one_of(d->arch, mfma) && l->wave == 64)
       l->matrix = GPU_VARIANT_MATRIX_F16 | (is_one_of(d->arch, no_bf16) ? 0 : GPU_VARIANT_MATRIX_BF16) |
                   (is_one_of(d->arch, i8) ? GPU_VARIANT_MATRIX_I8 : 0);
+    l->wmma = is_one_of(d->arch, wmma) && l->wave == 32;
+    if (l->wmma) l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
   }
 }
 

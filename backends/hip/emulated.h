@@ -121,7 +121,7 @@ class shared {
 };
 
 /* ---- matrix units: c += a b of 16 x 16 by a wave's lanes, by the layouts that AMD's CDNA instruction set (MFMA 16x16x16)
- * and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document ---- */
+ * and RDNA3 (WMMA 16x16x16) and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document ---- */
 
 static inline float half_value(uint h) { /* of 16 bits */
   const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
@@ -140,12 +140,12 @@ typedef const uint32_t (*registers)[EMULATED_REGISTERS]; /* a and behind them b,
 
 /* A[i][k] and B[k][j], of which lane and register they come.  MFMA: lane 16 (k / per) + row, `per` numbers of a lane
  * following each other; mma: lane 4 (row % 8) + (k % half) / per, rows and columns from 8 on and the upper half of k in
- * further registers. */
-template <int WAVE, int STORE>
+ * further registers; WMMA: lane `row` has all of it, lane 16 + row must have the same. */
+template <int UNIT, int STORE>
 struct unit;
 template <int STORE>
 struct unit<64, STORE> {
-  enum { REGISTERS = 2, STEPS = STORE == 3 ? 2 : 1, PER = STORE == 3 ? 4 : 2, IN_LANE = 4, K = 16 };
+  enum { WAVE = 64, REGISTERS = 2, STEPS = STORE == 3 ? 2 : 1, PER = STORE == 3 ? 4 : 2, IN_LANE = 4, K = 16 };
   static float a(registers r, int step, int i, int k) { return at(r, STORE == 3 ? step : 0, i, k, 0); }
   static float b(registers r, int step, int k, int j) { return at(r, STORE == 3 ? step : 0, j, k, REGISTERS); }
   static float at(registers r, int first, int row, int k, int from) {
@@ -157,7 +157,7 @@ struct unit<64, STORE> {
 };
 template <int STORE>
 struct unit<32, STORE> {
-  enum { REGISTERS = 4, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = STORE == 3 ? 32 : 16 };
+  enum { WAVE = 32, REGISTERS = 4, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = STORE == 3 ? 32 : 16 };
   static float a(registers r, int, int i, int k) {
     return part_of<STORE>(r[4 * (i % 8) + k % (K / 2) / PER][i / 8 + 2 * (k / (K / 2))], k % PER);
   }
@@ -168,10 +168,24 @@ struct unit<32, STORE> {
   static int column(int lane, int i) { return 8 * (i / 4) + 2 * (lane % 4) + i % 2; }
 };
 
-template <int WAVE, int STORE, class T>
+template <int STORE>
+struct unit<11, STORE> {
+  enum { WAVE = 32, REGISTERS = 8, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = 8 * PER };
+  static float a(registers r, int, int i, int k) { return at(r, i, k, 0); }
+  static float b(registers r, int, int k, int j) { return at(r, j, k, REGISTERS); }
+  static float at(registers r, int row, int k, int from) {
+    const uint32_t word = r[row][from + k / PER];
+    return word == r[16 + row][from + k / PER] ? part_of<STORE>(word, k % PER) : NAN;
+  }
+  static int row(int lane, int i) { return lane / 16 + 2 * i; }
+  static int column(int lane, int) { return lane % 16; }
+};
+
+template <int UNIT, int STORE, class T>
 static inline void emulated_matrix(const emulated_lane *lane, T *c, const uint *a, const uint *b, const char *file,
                                    int line) {
-  typedef unit<WAVE, STORE> u;
+  typedef unit<UNIT, STORE> u;
+  enum { WAVE = u::WAVE };
   uint32_t mine[2 * u::REGISTERS];
   for (int i = 0; i < u::REGISTERS; i++) {
     mine[i] = a[i];

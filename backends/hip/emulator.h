@@ -65,7 +65,7 @@ void emulated_barrier(const char *file, int line);
 /* The registers of a wave's lanes, as its matrix unit sees them: every lane of the block hands in n (at most
  * EMULATED_REGISTERS) and waits for the others; then [wave] lanes' registers, to be read until emulated_exchanged.  Waves of
  * another size are a fault. */
-enum { EMULATED_REGISTERS = 8 };
+enum { EMULATED_REGISTERS = 16 };
 const uint32_t (*emulated_exchange(uint32_t wave, const uint32_t *mine, uint32_t n, const char *file,
                                    int line))[EMULATED_REGISTERS];
 void emulated_exchanged(const char *file, int line);

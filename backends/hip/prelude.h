@@ -35,7 +35,7 @@ static __device__ inline int accel_dot4(uint a, uint b, int c) {
 #endif
 }
 
-/* MATRIX_MULTIPLY of kernels/matrix.h for waves of 32 and 64 and stores 1, 2, 3: c += a b, by the wave's matrix unit.  Where
+/* MATRIX_MULTIPLY of kernels/matrix.h for its three units and stores 1, 2, 3: c += a b, by the wave's matrix unit.  Where
  * the architecture has none, c stays as it is: such a kernel is not chosen there, and its trial would fail (gpu/variants.c).
  */
 #if defined(__CUDACC__) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -67,6 +67,43 @@ typedef short accel_s4 __attribute__((ext_vector_type(4)));
   v = builtin(__builtin_bit_cast(V, x), __builtin_bit_cast(V, y), v, 0, 0, 0); \
   for (int i = 0; i < 4; i++) c[i] = v[i]
 #endif
+
+/* RDNA3's WMMA: accel_matrix_11_<store>. */
+#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || defined(__gfx1150__) || \
+    defined(__gfx1151__) || defined(__gfx1152__) || defined(__gfx1153__)
+typedef float accel_f8 __attribute__((ext_vector_type(8)));
+typedef int accel_i8 __attribute__((ext_vector_type(8)));
+typedef uint accel_u8 __attribute__((ext_vector_type(8)));
+typedef int accel_w4 __attribute__((ext_vector_type(4)));
+typedef _Float16 accel_h16 __attribute__((ext_vector_type(16)));
+typedef short accel_s16 __attribute__((ext_vector_type(16)));
+#define ACCEL_WMMA_HALVES(V, builtin)                                                                          \
+  accel_f8 v = {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};                                               \
+  const accel_u8 x = {a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]};                                         \
+  const accel_u8 y = {b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]};                                         \
+  v = builtin(__builtin_bit_cast(V, x), __builtin_bit_cast(V, y), v);                                          \
+  for (int i = 0; i < 8; i++) c[i] = v[i]
+static __device__ inline void accel_matrix_11_1(float *c, const uint *a, const uint *b) {
+  ACCEL_WMMA_HALVES(accel_h16, __builtin_amdgcn_wmma_f32_16x16x16_f16_w32);
+}
+static __device__ inline void accel_matrix_11_2(float *c, const uint *a, const uint *b) {
+  ACCEL_WMMA_HALVES(accel_s16, __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32);
+}
+static __device__ inline void accel_matrix_11_3(int *c, const uint *a, const uint *b) {
+  accel_i8 v = {c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]};
+  for (int i = 0; i < 8; i += 4) {
+    const accel_w4 x = {static_cast<int>(a[i]), static_cast<int>(a[i + 1]), static_cast<int>(a[i + 2]), static_cast<int>(a[i + 3])};
+    const accel_w4 y = {static_cast<int>(b[i]), static_cast<int>(b[i + 1]), static_cast<int>(b[i + 2]), static_cast<int>(b[i + 3])};
+    v = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, x, true, y, v, false);
+  }
+  for (int i = 0; i < 8; i++) c[i] = v[i];
+}
+#else
+static __device__ inline void accel_matrix_11_1(float *c, const uint *a, const uint *b) { (void)a, (void)b, (void)c; }
+static __device__ inline void accel_matrix_11_2(float *c, const uint *a, const uint *b) { (void)a, (void)b, (void)c; }
+static __device__ inline void accel_matrix_11_3(int *c, const uint *a, const uint *b) { (void)a, (void)b, (void)c; }
+#endif
+
 static __device__ inline void accel_matrix_64_1(float *c, const uint *a, const uint *b) {
 #if defined(ACCEL_MFMA)
   ACCEL_MFMA_HALVES(accel_h4, __builtin_amdgcn_mfma_f32_16x16x16f16);

@@ -25,7 +25,6 @@ int32_t kit_shape(const accel_plugin_program *p, const int64_t *dim, int32_t id,
 /* Items and rows of space `space`; start[] has room for items + 1.  lengths: int32 [items], NULL for fixed spaces. */
 int32_t kit_space_rows(const accel_plugin_program *p, uint32_t space, const int64_t *dim, const int32_t *lengths,
                        int32_t *start, kit_rows *out, accel_plugin_error *error);
-const char *kit_tensor_name(const accel_plugin_program *p, int32_t id);
 
 /* ---- plan.c: which nodes run and where their tensors live ---- */
 

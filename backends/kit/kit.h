@@ -51,6 +51,7 @@ int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_progra
 void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
 
 const char *kit_op_name(uint32_t op); /* "LINEAR"; "?" when unknown */
+const char *kit_tensor_name(const accel_plugin_program *p, int32_t id); /* "?" when there is none */
 /* Attribute of a node, or the default when it has none. */
 int64_t kit_attr_i(const accel_plugin_node *node, uint32_t key, int64_t absent);
 double kit_attr_f(const accel_plugin_node *node, uint32_t key, double absent);

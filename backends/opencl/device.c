@@ -71,14 +71,18 @@ static void judge(gpu_device *d) {
              LEAST_GROUP, LEAST_LOCAL_BYTES);
 }
 
+static int major_version(const gpu_device *d) {
+  int major = 0;
+  char version[64];
+  text(d, CL_DEVICE_VERSION, version, sizeof version);
+  (void)!sscanf(version, "OpenCL %d", &major);
+  return major;
+}
+
 /* Signed dot products of packed words, by an instruction; the built-in function is OpenCL C 3.0's. */
 static bool has_int_dot(const gpu_device *d, const char *extensions) {
   cl_bool fast[6] = {0}; /* signed, unsigned, mixed, and the three that saturate */
-  int major = 0, minor = 0;
-  char version[64];
-  text(d, CL_DEVICE_VERSION, version, sizeof version);
-  (void)!sscanf(version, "OpenCL %d.%d", &major, &minor);
-  return major >= 3 && strstr(extensions, "cl_khr_integer_dot_product") &&
+  return d->version >= 3 && strstr(extensions, "cl_khr_integer_dot_product") &&
          ocl.clGetDeviceInfo(d->id, DOT_PACKED, sizeof fast, fast, NULL) == CL_SUCCESS && fast[0];
 }
 
@@ -89,6 +93,7 @@ void ocl_describe(gpu_device *d) {
   char driver[64], platform[96] = "", extensions[4096] = "";
   const uint64_t type = number(d, CL_DEVICE_TYPE);
   *i = (accel_plugin_device){.size = sizeof *i};
+  d->version = major_version(d);
   text(d, CL_DEVICE_NAME, i->name, sizeof i->name);
   text(d, CL_DRIVER_VERSION, driver, sizeof driver);
   text(d, CL_DEVICE_VERSION, i->arch, sizeof i->arch);
@@ -107,7 +112,8 @@ void ocl_describe(gpu_device *d) {
                     .vector = type & CL_DEVICE_TYPE_CPU ? (uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT) : 0,
                     .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
                     .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
-                    .int_dot = has_int_dot(d, extensions)};
+                    .int_dot = has_int_dot(d, extensions),
+                    .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;
   l->binding = l->buffer;
   i->type = l->cpu                         ? ACCEL_PLUGIN_DEVICE_SOFTWARE

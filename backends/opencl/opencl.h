@@ -74,6 +74,7 @@ typedef struct ocl_queue {
 struct gpu_device {
   cl_platform_id platform;
   cl_device_id id;
+  int version; /* of OpenCL, the major one */
   accel_plugin_device info;
   gpu_limits limits;
   pthread_mutex_t lock; /* of what follows but for the kernels, which have their own */

@@ -5,9 +5,13 @@
 
 #include "opencl/opencl.h"
 
-/* What stands before a kernel that multiplies packed bytes: DOT4 of dialect/opencl.h, by the device's instruction or
- * without.
- */
+/* What stands before a kernel: conversions of fp16 by arithmetic or by the device's own type; DOT4 of packed bytes by its
+ * instruction or without; sub-groups. */
+static const char half_arithmetic[] = "#define ocl_half gpu_half\n#define ocl_to_half gpu_to_half\n";
+static const char half_instruction[] =
+    "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"
+    "#define ocl_half(h) convert_float(as_half((ushort)(h)))\n"
+    "#define ocl_to_half(x) ((uint)as_ushort(convert_half_rte(x)))\n";
 static const char dot_instruction[] = "#define ocl_dot4(a, b, c) (dot_4x8packed_ss_int((a), (b)) + (c))\n";
 static const char dot_arithmetic[] =
     "static inline int ocl_dot4(uint a, uint b, int c) {\n"
@@ -15,6 +19,7 @@ static const char dot_arithmetic[] =
     "  int4 p = convert_int4(x) * convert_int4(y);\n"
     "  return c + p.x + p.y + p.z + p.w;\n"
     "}\n";
+static const char sub_groups[] = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n";
 
 /* What stands before the kernels of CPU devices: ocl_prefetch, where the compiler is clang; the language's own prefetch does
  * nothing on PoCL. */
@@ -28,19 +33,24 @@ static const char prefetching[] =
     "#define ocl_prefetch(p)\n"
     "#endif\n";
 
+enum { PARTS = 3 };
 typedef struct source {
-  const char *before, *text, *options;
+  const char *part[PARTS], *options; /* the last part is the kernel's text */
 } source;
 
 static source source_of(const gpu_device *d, uint32_t id) {
   const char *text = gpu_kernel_text[id];
   const bool dots = strstr(text, "ocl_dot4") != NULL, native = dots && d->limits.int_dot;
-  return (source){.before = native                         ? dot_instruction
-                            : dots                         ? dot_arithmetic
-                            : strstr(text, "ocl_prefetch") ? prefetching
-                                                           : "",
-                  .text = text,
-                  .options = native ? "-cl-std=CL3.0" : "-cl-std=CL1.2"};
+  const bool subs = strstr(text, "sub_group_reduce") != NULL;
+  const char *before = native                         ? dot_instruction
+                       : dots                         ? dot_arithmetic
+                       : subs                         ? sub_groups
+                       : strstr(text, "ocl_prefetch") ? prefetching
+                                                      : "";
+  return (source){.part = {d->limits.fp16 ? half_instruction : half_arithmetic, before, text},
+                  .options = native || (subs && d->version >= 3) ? "-cl-std=CL3.0"
+                             : subs                              ? "-cl-std=CL2.0"
+                                                                 : "-cl-std=CL1.2"};
 }
 
 static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator included */
@@ -52,7 +62,8 @@ static uint64_t hash(uint64_t h, const char *text) { /* FNV-1a, the terminator i
 /* Everything the binary depends on. */
 static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
   const source s = source_of(d, id);
-  uint64_t h = hash(hash(0xcbf29ce484222325u, s.text), s.before);
+  uint64_t h = 0xcbf29ce484222325u;
+  for (int i = PARTS - 1; i >= 0; i--) h = hash(h, s.part[i]);
   h = hash(hash(hash(h, s.options), d->info.name), d->info.driver);
   snprintf(out, n, "opencl-%s-%016llx", gpu_kernels[id].name, (unsigned long long)hash(h, d->info.arch));
 }
@@ -100,10 +111,9 @@ static void build_log(const gpu_device *d, cl_program program, char *out, size_t
 }
 
 static int32_t compile(gpu_device *d, uint32_t id, cl_program *out, accel_plugin_error *error) {
-  const source s = source_of(d, id);
-  const char *parts[] = {s.before, s.text};
+  source s = source_of(d, id);
   cl_int code;
-  *out = ocl.clCreateProgramWithSource(d->context, 2, parts, NULL, &code);
+  *out = ocl.clCreateProgramWithSource(d->context, PARTS, s.part, NULL, &code);
   if (code) return ocl_fail(d, code, "clCreateProgramWithSource", error);
   code = ocl.clBuildProgram(*out, 1, &d->id, s.options, NULL, NULL);
   if (code == CL_SUCCESS) return ACCEL_PLUGIN_OK;

@@ -31,6 +31,13 @@ int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result,
   return rc;
 }
 
+/* Sums and maxima within a sub-group of a compute shader. */
+static bool has_sub_groups(const vlk_card *card) {
+  const uint32_t needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+  return card->subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
+         (card->subgroup.supportedOperations & needed) == needed;
+}
+
 static void fill_limits(gpu_device *d) {
   const VkPhysicalDeviceLimits *l = &d->card->properties.limits;
   gpu_limits *out = &d->limits;
@@ -49,6 +56,7 @@ static void fill_limits(gpu_device *d) {
                       .local_bytes = l->maxComputeSharedMemorySize,
                       .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
                       .int_dot_native = d->card->has_dot,
+                      .sub_groups = has_sub_groups(d->card),
                       .cpu = vlk_is_cpu(d->card),
                       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
                       .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&

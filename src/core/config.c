@@ -32,8 +32,8 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_EMULATED_ORDER",
      "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; default all in turn"},
     {"ACCEL_GPU_VARIANTS",
-     "kernels beside the plain ones: none, or a list of int_dot, matrix_f16, matrix_bf16, matrix_i8; default what the "
-     "device has"},
+     "kernels beside the plain ones: none, or a list of int_dot, sub_groups, matrix_f16, matrix_bf16, matrix_i8; default "
+     "what the device has"},
     {"ACCEL_SELFTEST", "full: the self-test of every device has a case of every op; short: of none; default on cards alone"},
     {"ACCEL_ISA", "instruction set of the CPU plugin: scalar, avx2, avx512 ...; default the best this processor has"},
     {"ACCEL_REGISTRY", "JSON file or directory of registry entries that add to or override the embedded ones"},

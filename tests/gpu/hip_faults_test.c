@@ -16,14 +16,20 @@
 #undef hip_plugin_vendor
 
 #include "hardware/selftest.h"
+#include "host_memory.h"
 
 /* ---- the table: every call counted, any one of them failing ---- */
 
-#define CALLS(C)                                                                                                   \
-  C(retain)                                                                                                        \
-  C(allocate)                                                                                                      \
-  C(host_allocate) C(host_address) C(to_device) C(from_device) C(within) C(stream_new) C(stream_wait) C(event_new) \
-      C(event_record) C(event_ms) C(module_load) C(function) C(launch) C(enter) C(create) C(compile) C(code)
+#define CALLS(C)                                                                                                      \
+  C(retain)                                                                                                           \
+  C(allocate)                                                                                                         \
+  C(host_allocate)                                                                                                    \
+  C(host_address)                                                                                                     \
+  C(to_device)                                                                                                        \
+  C(from_device)                                                                                                      \
+  C(within)                                                                                                           \
+  C(stream_new) C(stream_wait) C(event_new) C(event_record) C(event_ms) C(module_load) C(function) C(launch) C(enter) \
+      C(create) C(compile) C(code)
 typedef enum call {
 #define NUMBER(name) CALL_##name,
   CALLS(NUMBER)
@@ -120,12 +126,12 @@ static int fake_event_new(void **event, unsigned flags) {
   (void)flags;
   int rc = refuse(CALL_event_new);
   if (rc) return rc;
-  *event = malloc(1);
+  *event = __real_malloc(1);
   live[CALL_event_new]++;
   return 0;
 }
 static int fake_event_free(void *event) {
-  free(event);
+  __real_free(event);
   live[CALL_event_new]--;
   return 0;
 }
@@ -141,12 +147,12 @@ static int fake_module_load(void **module, const void *image) {
   int rc = refuse(CALL_module_load);
   assert_string_equal(image, "code");
   if (rc) return rc;
-  *module = malloc(1);
+  *module = __real_malloc(1);
   live[CALL_module_load]++;
   return 0;
 }
 static int fake_module_free(void *module) {
-  free(module);
+  __real_free(module);
   live[CALL_module_load]--;
   return 0;
 }
@@ -196,12 +202,12 @@ static int make_program(void **program, const char *source, const char *name, in
   int rc = refuse(CALL_create);
   assert_true(strlen(source) > 10000);
   if (rc) return rc;
-  *program = malloc(1);
+  *program = __real_malloc(1);
   live[CALL_create]++;
   return 0;
 }
 static int drop_program(void **program) {
-  free(*program);
+  __real_free(*program);
   live[CALL_create]--;
   return 0;
 }
@@ -285,6 +291,19 @@ static void it_runs_and_leaves_nothing(void **state) {
               called[CALL_compile] == 1);
 }
 
+/* What a card is asked before it is used: few enough launches to take no time there. */
+static void self_tests_are_a_few_launches(void **state) {
+  const accel_plugin *plugin = accel_plugin_query(NULL, ACCEL_PLUGIN_ABI_NOW);
+  char why[512];
+  (void)state;
+  if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("%s", why);
+  const int one = called[CALL_launch];
+  memset(called, 0, sizeof called);
+  if (accel__selftest_ops(plugin, 0, NULL, why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("%s", why);
+  print_message("self-test: %d launches a precision, %d of every op\n", one, called[CALL_launch]);
+  assert_true(one <= 40 && called[CALL_launch] <= 200);
+}
+
 /* What a vendor's library answers at each. */
 static int code_for(call c) {
   if (c == CALL_allocate || c == CALL_host_allocate) return HIP_OUT_OF_MEMORY;
@@ -333,6 +352,31 @@ static void out_of_memory_gives_numbers_and_advice(void **state) {
   if (!strstr(why, "bytes") || !strstr(why, "smaller batch")) fail_msg("%s", why);
 }
 
+/* Memory of the host, by the plugin's host code, the kit and the emulator behind the runtime. */
+static void every_allocation_of_the_host_may_fail(void **state) {
+  char why[512], what[64];
+  (void)state;
+  assert_int_equal(run(why, sizeof why), ACCEL__PROOF_PASS);
+  const long before = atomic_load(&host_calls);
+  assert_int_equal(run(why, sizeof why), ACCEL__PROOF_PASS);
+  const long n = atomic_load(&host_calls) - before, held = atomic_load(&host_live);
+  long noticed = 0;
+  for (long i = 1; i <= n; i++) {
+    snprintf(what, sizeof what, "allocation %ld of the host", i);
+    atomic_store(&host_refused, atomic_load(&host_calls) + i);
+    const accel__proof proof = run(why, sizeof why);
+    atomic_store(&host_refused, -1);
+    nothing_is_left(what);
+    noticed += proof == ACCEL__PROOF_WRONG;
+    const bool says = strstr(why, "memory") || strstr(why, "no room for") || strstr(why, "719"); /* the runtime's own */
+    if (proof == ACCEL__PROOF_WRONG && !says) fail_msg("%s: '%s' does not tell it", what, why);
+    if (run(why, sizeof why) != ACCEL__PROOF_PASS) fail_msg("after %s the device does not serve: %s", what, why);
+    if (atomic_load(&host_live) != held) fail_msg("%s: %ld blocks are left", what, atomic_load(&host_live) - held);
+  }
+  assert_true(noticed > 40);
+  print_message("%ld allocations of the host, %ld of them end the run\n", n, noticed);
+}
+
 /* A launch failure is the end of a vendor's context: every call says so until the endpoints are closed. */
 static void a_lost_device_stays_lost_until_it_is_let_go(void **state) {
   const accel_plugin *plugin = accel_plugin_query(NULL, ACCEL_PLUGIN_ABI_NOW);
@@ -355,7 +399,9 @@ static void a_lost_device_stays_lost_until_it_is_let_go(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(it_runs_and_leaves_nothing),
+                                     cmocka_unit_test(self_tests_are_a_few_launches),
                                      cmocka_unit_test(every_call_may_fail_once),
+                                     cmocka_unit_test(every_allocation_of_the_host_may_fail),
                                      cmocka_unit_test(out_of_memory_gives_numbers_and_advice),
                                      cmocka_unit_test(a_lost_device_stays_lost_until_it_is_let_go)};
   return cmocka_run_group_tests(tests, NULL, NULL);

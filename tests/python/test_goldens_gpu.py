@@ -1,7 +1,7 @@
 """`accel verify` on the goldens (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl).
 
-All of them at fp32; on opencl, and with ACCEL_TEST_GPU_ALL=1 on every device, also the first golden of every model at fp16 and int8.  A device that is not
-there is skipped with its reason."""
+All of them at fp32, and the first golden of every model at fp16 and int8, smallest models first; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
+A device that is not there is skipped with its reason."""
 import json
 import os
 import subprocess
@@ -22,6 +22,12 @@ def why_not(device):
     return f"{device}: " + (found[0]["reason"] if found else "no such device here")
 
 
+def size(line):
+    """Bytes of a model's weights."""
+    folder = os.path.join(test_goldens.MODELS, line[0])
+    return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder) if name.startswith("model") and name.endswith(".safetensors"))
+
+
 class GpuGoldens(unittest.TestCase):
     def check(self, device, precision, goldens):
         reports = test_goldens.verify_all(device, precision, goldens, timeout=3600 if ALL else 1500)
@@ -37,8 +43,9 @@ class GpuGoldens(unittest.TestCase):
             if reason:
                 self.skipTest(reason)
             self.check(device, "fp32", goldens)
-            for precision in ("fp16", "int8") if ALL or device == "opencl" else ():
-                self.check(device, precision, list({line[0]: line for line in reversed(goldens)}.values()))
+            first = sorted({line[0]: line for line in reversed(goldens)}.values(), key=size)
+            for precision in ("fp16", "int8"):
+                self.check(device, precision, goldens if ALL else first)
 
 
 if __name__ == "__main__":

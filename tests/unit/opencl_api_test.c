@@ -217,6 +217,8 @@ static void each_call_may_fail(void **state) {
     memcpy((char *)&ocl + calls[i].offset, &stub, sizeof stub);
     assert_int_equal(scenario(d, NULL, 2, &e), calls[i].rc);
     assert_true(e.message[0] && e.native);
+    if (!strcmp(calls[i].name, "clBuildProgram")) assert_non_null(strstr(e.message, "does not compile kernel unary_f32"));
+    if (calls[i].rc == ACCEL_PLUGIN_E_DEVICE_MEMORY) assert_non_null(strstr(e.message, "smaller"));
     ocl = whole;
     assert_int_equal(atomic_load(&d->allocated), 0);
     if (calls[i].rc == ACCEL_PLUGIN_E_DEVICE_LOST) /* from then on */

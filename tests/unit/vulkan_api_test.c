@@ -284,6 +284,22 @@ static void test_each_call_refused_in_turn(void **state) {
   vlk_close(d);
 }
 
+static VkResult garble(void) { return VK_ERROR_INVALID_SHADER_NV; }
+
+static void test_a_kernel_that_does_not_compile_is_named(void **state) {
+  (void)state;
+  gpu_device *d = open_device();
+  const PFN_vkCreateComputePipelines whole = d->CreateComputePipelines;
+  forget(d);
+  d->CreateComputePipelines = (PFN_vkCreateComputePipelines)(PFN_vkVoidFunction)garble;
+  assert_int_equal(scenario(d, 1), ACCEL_PLUGIN_E_DRIVER);
+  assert_non_null(strstr(error.message, "kernel unary_f32 cannot be compiled by the driver"));
+  d->CreateComputePipelines = whole;
+  clear();
+  assert_int_equal(scenario(d, 1), ACCEL_PLUGIN_OK);
+  vlk_close(d);
+}
+
 static void test_a_lost_device_is_told_and_opened_again(void **state) {
   (void)state;
   gpu_device *d = open_device(), *again = NULL;
@@ -388,6 +404,7 @@ int main(void) {
       cmocka_unit_test(test_copies_without_shared_memory),
       cmocka_unit_test(test_too_much_memory_is_an_error),
       cmocka_unit_test(test_each_call_refused_in_turn),
+      cmocka_unit_test(test_a_kernel_that_does_not_compile_is_named),
       cmocka_unit_test(test_a_lost_device_is_told_and_opened_again),
       cmocka_unit_test(test_a_device_that_never_answers_counts_as_lost),
       cmocka_unit_test(test_pipelines_are_cached_on_disk),

@@ -22,6 +22,11 @@
 #define UNROLL          [[unroll]]
 #define EXACT           precise
 #define MIN_AT(n, i, v) atomicMin(AT(n, i), v)
+#define SUB_SUM(v)      subgroupAdd(v)
+#define SUB_MAX(v)      subgroupMax(v)
+#define SUB_FIRST       subgroupElect()
+#define SUB_GROUP       int(gl_SubgroupID)
+#define SUB_GROUPS_HERE int(gl_NumSubgroups)
 #define fabs            abs
 #define fmin            min
 #define fmax            max
