@@ -13,7 +13,7 @@
  *
  * Every activation is fp32 in device memory; weights keep the format they are given in (weights.c).  A kernel addresses its
  * buffers by 32-bit element indices within the range bound, which is at most gpu_limits.binding bytes: larger weights are
- * bound as panels of rows.  No kernel needs sub-groups, 8- or 16-bit storage, or device pointers; those for sub-groups,
+ * bound as panels of rows.  No device needs sub-groups, 8- or 16-bit storage, or device pointers; kernels for sub-groups,
  * integer dot products and matrix units are chosen by gpu_limits and proven on the device first (variants.c).
  *
  * A plugin: a folder with a CMakeLists.txt that calls gpu_plugin() (backends/gpu/CMakeLists.txt), a `const gpu_api
@@ -42,6 +42,7 @@ typedef struct gpu_limits {
   uint32_t units;                   /* compute units, 0: unknown */
   bool cpu;                         /* a CPU behind the API: panel kernels, few barriers */
   uint32_t vector;                  /* floats of a vector register, on CPU devices; 0 elsewhere */
+  uint32_t broadcast;               /* lanes that read one another's numbers, on CPU devices behind Vulkan; else 0 */
   bool unified;                     /* device memory is host memory */
   bool fp16;                        /* halves are numbers of the device's language */
   bool int_dot;                     /* four products of signed bytes and their sum are one fast instruction (DOT4) */

@@ -38,6 +38,10 @@ static bool has_sub_groups(const vlk_card *card) {
          (card->subgroup.supportedOperations & needed) == needed;
 }
 
+static bool has_broadcast(const VkPhysicalDeviceSubgroupProperties *s) {
+  return (s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) && (s->supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
+}
+
 static void fill_limits(gpu_device *d) {
   const VkPhysicalDeviceLimits *l = &d->card->properties.limits;
   gpu_limits *out = &d->limits;
@@ -48,19 +52,21 @@ static void fill_limits(gpu_device *d) {
     local += heap->size;
     if (heap->size > largest) largest = heap->size;
   }
-  *out = (gpu_limits){.binding = l->maxStorageBufferRange - l->minStorageBufferOffsetAlignment,
-                      .buffer = d->card->allocation.maxMemoryAllocationSize,
-                      .align = l->minStorageBufferOffsetAlignment > 16 ? l->minStorageBufferOffsetAlignment : 16,
-                      .memory = local,
-                      .local_size = l->maxComputeWorkGroupInvocations,
-                      .local_bytes = l->maxComputeSharedMemorySize,
-                      .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
-                      .int_dot_native = d->card->has_dot,
-                      .sub_groups = has_sub_groups(d->card),
-                      .cpu = vlk_is_cpu(d->card),
-                      .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
-                      .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&
-                                 d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};
+  *out = (gpu_limits){
+      .binding = l->maxStorageBufferRange - l->minStorageBufferOffsetAlignment,
+      .buffer = d->card->allocation.maxMemoryAllocationSize,
+      .align = l->minStorageBufferOffsetAlignment > 16 ? l->minStorageBufferOffsetAlignment : 16,
+      .memory = local,
+      .local_size = l->maxComputeWorkGroupInvocations,
+      .local_bytes = l->maxComputeSharedMemorySize,
+      .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
+      .int_dot_native = d->card->has_dot,
+      .sub_groups = has_sub_groups(d->card),
+      .cpu = vlk_is_cpu(d->card),
+      .broadcast = vlk_is_cpu(d->card) && has_broadcast(&d->card->subgroup) ? d->card->subgroup.subgroupSize : 0,
+      .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
+      .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&
+                 d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};
   if (largest && out->buffer > largest) out->buffer = largest;
   memcpy(out->groups, l->maxComputeWorkGroupCount, sizeof out->groups);
 }
