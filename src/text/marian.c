@@ -43,8 +43,8 @@ static accel_status read_vocab(accel__tokenizer *t, const char *directory, const
   if (map.n > FILE_MAX) status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK && (skip == map.n || text[skip] != '{'))
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object of tokens and ids", path);
-  const accel__scan scan = {.vocab = text + skip, .vocab_n = map.n - skip};
-  if (status == ACCEL_OK) status = accel__scan_vocab_object(&scan, path, out);
+  if (status == ACCEL_OK)
+    status = accel__scan_vocab_object(&(accel__scan){.vocab = text + skip, .vocab_n = map.n - skip}, path, out);
   if (status == ACCEL_OK) status = accel__vocab_finish(out);
   accel__file_unmap(&map);
   return status;
