@@ -3,12 +3,8 @@
 #include "gpu/op_linear.h"
 
 enum { FEW = 8, SEGMENTS = 8, TILE = 64 };
-enum {
-  PANEL = 16,
-  PANELS_ONE = 4,
-  BLOCK_TILES = 20,
-  PANEL_K = 128
-}; /* columns; panel_one.k's PANELS; panel.k's TILES, KC */
+/* Of panels: columns; panel_one.k's PANELS; panel.k's TILES and KC. */
+enum { PANEL = 16, PANELS_ONE = 4, BLOCK_TILES = 20, PANEL_K = 128 };
 enum {
   BIAS = GPU_LINEAR_BIAS,
   RESIDUAL = GPU_LINEAR_RESIDUAL,
@@ -26,31 +22,31 @@ bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
 }
 
-/* A kernel of linear over weights as they are stored, and the rows and columns of the result that one of its groups has. */
-typedef struct linear_way {
-  uint32_t kernel; /* for fp32 weights */
-  int64_t rows, columns;
-  bool loops; /* over columns, where the grid is cut; all loop over rows */
-} linear_way;
-static linear_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
+int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n, accel_plugin_error *error) {
+  const uint32_t *most = c->run->self->limits.groups;
+  const int64_t across = gpu_ceil_div(n, way->columns), down = gpu_ceil_div(m, way->rows);
+  return gpu_dispatch_grid(c, way->loops ? gpu_least(across, most[0]) : across, gpu_least(down, most[1]), 1, error);
+}
+
+/* Over weights as they are stored; the kernel is that of fp32 ones. */
+static gpu_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
   const gpu_limits *limits = &self->limits;
   const bool behind_vulkan = limits->cpu && !limits->vector && !p->trans; /* a CPU */
   const bool waves = behind_vulkan && limits->broadcast == 8 && (p->w.w.groups_k == 1 || p->w.w.group_k % 8 == 0);
-  if (waves && p->m == 1) return (linear_way){GPU_K_linear_wave1_f32, 1, 64, false};
-  if (waves && p->m <= 8) return (linear_way){GPU_K_linear_wave8_f32, 8, 32, false};
-  if (waves) return (linear_way){GPU_K_linear_wave16_f32, 16, 32, false};
-  if (p->m <= FEW && !p->trans) return (linear_way){GPU_K_linear_few_f32, 4, 8, true};
-  if (behind_vulkan) return (linear_way){GPU_K_linear_block_f32, 16, 128, false};
-  if (gpu_has_tiles(self, p->m, n, 2 * TILE, TILE)) return (linear_way){GPU_K_linear128_f32, 2 * TILE, TILE, false};
-  return (linear_way){GPU_K_linear_f32, TILE, TILE, false};
+  if (waves && p->m == 1) return (gpu_way){GPU_K_linear_wave1_f32, 1, 64, false};
+  if (waves && p->m <= 8) return (gpu_way){GPU_K_linear_wave8_f32, 8, 32, false};
+  if (waves) return (gpu_way){GPU_K_linear_wave16_f32, 16, 32, false};
+  if (p->m <= FEW && !p->trans) return (gpu_way){GPU_K_linear_few_f32, 4, 8, true};
+  if (behind_vulkan) return (gpu_way){GPU_K_linear_block_f32, 16, 128, false};
+  if (gpu_has_tiles(self, p->m, n, 2 * TILE, TILE)) return (gpu_way){GPU_K_linear128_f32, 2 * TILE, TILE, false};
+  return (gpu_way){GPU_K_linear_f32, TILE, TILE, false};
 }
 
 /* Rows [first, first + count) of w: columns of the result. */
 static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding part, int64_t first,
                              int64_t count, accel_plugin_error *error) {
-  const uint32_t *most = run->self->limits.groups;
   const int64_t n = p->trans ? p->n : count;
-  const linear_way way = way_of(run->self, p, n);
+  const gpu_way way = way_of(run->self, p, n);
   gpu_call c = gpu_call_new(run, l, way.kernel + p->w.w.store);
   gpu_tensor(&c, p->x);
   gpu_matrix_bind(&c, &p->w, part);
@@ -68,8 +64,7 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
   gpu_matrix_params(&c, &p->w, first);
-  const int64_t across = gpu_ceil_div(n, way.columns), down = gpu_ceil_div(p->m, way.rows);
-  return gpu_dispatch_grid(&c, way.loops ? gpu_least(across, most[0]) : across, gpu_least(down, most[1]), 1, error);
+  return gpu_dispatch_way(&c, &way, p->m, n, error);
 }
 
 /* ---- panels, on CPU devices behind OpenCL (kernels/panel.k) ---- */

@@ -21,6 +21,15 @@ typedef struct gpu_product {
   uint32_t tile; /* rows and columns of a tile of linear_dot: 64, 128; 0: by size */
 } gpu_product;
 
+/* A kernel, and the rows and columns of the result that one of its groups has. */
+typedef struct gpu_way {
+  uint32_t kernel;
+  int64_t rows, columns;
+  bool loops; /* over columns where the grid is cut; whatever has more rows than a grid loops over these */
+} gpu_way;
+/* Groups for m rows and n columns. */
+int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n, accel_plugin_error *error);
+
 /* Is a product of m x n large enough for tiles of rows x columns? */
 bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns);
 /* Of `variants` the one by which rows of k numbers are multiplied with this weight stored [n, k]; 0: none. */

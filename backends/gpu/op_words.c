@@ -45,46 +45,39 @@ static bool large(const gpu_run *run, const gpu_product *p) {
   return p->tile ? p->tile == 128 : gpu_has_tiles(run->self, p->m, p->n, 128, 128);
 }
 
-typedef struct choice {
-  uint32_t kernel;
-  int64_t rows, columns; /* of a workgroup */
-  bool loops;            /* over columns, too */
-} choice;
-
 /* Of the kernels for the three kinds of matrix units, the device's. */
 static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32_t wmma) {
   return l->wmma ? wmma : l->wave == 64 ? mfma : mma;
 }
 
-static choice choose(const gpu_run *run, const gpu_product *p) {
+static gpu_way choose(const gpu_run *run, const gpu_product *p) {
   const uint32_t variant = gpu_words_variant(run->self->variants, &p->w.w, p->trans);
   const gpu_limits *limits = &run->self->limits;
   const bool native = limits->int_dot_native;
   if (variant == GPU_VARIANT_MATRIX_F16 || variant == GPU_VARIANT_MATRIX_BF16) {
     const uint32_t bf16 = variant == GPU_VARIANT_MATRIX_BF16;
     if (p->m <= FEW_HALVES)
-      return (choice){
+      return (gpu_way){
           bf16 + of_unit(limits, GPU_K_linear_matrix_few64_f16, GPU_K_linear_matrix_few32_f16, GPU_K_linear_wmma_few_f16),
           16, 16, true};
-    return (choice){bf16 + of_unit(limits, GPU_K_linear_matrix64_f16, GPU_K_linear_matrix32_f16, GPU_K_linear_wmma_f16), 64,
-                    64, false};
+    return (gpu_way){bf16 + of_unit(limits, GPU_K_linear_matrix64_f16, GPU_K_linear_matrix32_f16, GPU_K_linear_wmma_f16), 64,
+                     64, false};
   }
-  if (p->m <= FEW_CODES) return (choice){native ? GPU_K_linear_dot_few_native : GPU_K_linear_dot_few, 4, 8, true};
+  if (p->m <= FEW_CODES) return (gpu_way){native ? GPU_K_linear_dot_few_native : GPU_K_linear_dot_few, 4, 8, true};
   if (variant == GPU_VARIANT_MATRIX_I8)
-    return (choice){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8), 64, 64,
-                    false};
-  if (large(run, p)) return (choice){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
-  return (choice){native ? GPU_K_linear_dot_native : GPU_K_linear_dot, 64, 64, false};
+    return (gpu_way){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8), 64, 64,
+                     false};
+  if (large(run, p)) return (gpu_way){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
+  return (gpu_way){native ? GPU_K_linear_dot_native : GPU_K_linear_dot, 64, 64, false};
 }
 
 static bool by_segments(uint32_t kernel) { return gpu_kernels[kernel].params_bytes == 40; }
 
 /* Rows [first, first + count) of w: columns of the result. */
-static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p, const choice *how, gpu_binding words,
+static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_product *p, const gpu_way *how, gpu_binding words,
                              gpu_binding factors, gpu_binding part, int64_t first, int64_t count,
                              accel_plugin_error *error) {
   const gpu_weight *w = &p->w.w;
-  const uint32_t *most = run->self->limits.groups;
   gpu_call c = gpu_call_new(run, l, how->kernel);
   gpu_bind(&c, words);
   gpu_bind(&c, factors);
@@ -102,16 +95,13 @@ static int32_t multiply_part(gpu_run *run, const kit_launch *l, const gpu_produc
   gpu_int(&c, p->act);
   gpu_float(&c, (double)p->alpha);
   if (by_segments(how->kernel)) gpu_int(&c, gpu_ceil_div(gpu_ceil_div(p->k, SEGMENTS), 32) * 16); /* words of two */
-  const int64_t columns = gpu_ceil_div(count, how->columns);
-  return gpu_dispatch_grid(&c, how->loops ? gpu_least(columns, most[0]) : columns,
-                           how->loops ? gpu_ceil_div(p->m, how->rows) : gpu_least(gpu_ceil_div(p->m, how->rows), most[1]), 1,
-                           error);
+  return gpu_dispatch_way(&c, how, p->m, count, error);
 }
 
 int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
   const gpu_binding words = gpu_part(p->words, 0, (uint64_t)p->m * p->w.w.row_words * 4),
                     factors = gpu_part(p->words, words_part(&p->w.w, p->m), (uint64_t)p->m * 4);
-  const choice how = choose(run, p);
+  const gpu_way how = choose(run, p);
   int32_t rc = encode(run, l, p, words, factors, error);
   for (int64_t first = 0; !rc && first < p->w.w.n;) {
     gpu_binding part;

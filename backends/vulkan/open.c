@@ -31,15 +31,10 @@ int32_t vlk_fail(gpu_device *device, accel_plugin_error *error, VkResult result,
   return rc;
 }
 
-/* Sums and maxima within a sub-group of a compute shader. */
-static bool has_sub_groups(const vlk_card *card) {
-  const uint32_t needed = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
-  return card->subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT &&
-         (card->subgroup.supportedOperations & needed) == needed;
-}
-
-static bool has_broadcast(const VkPhysicalDeviceSubgroupProperties *s) {
-  return (s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) && (s->supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
+/* What the lanes of a compute shader's sub-group do together: VK_SUBGROUP_FEATURE_*_BIT. */
+static bool sub_groups_have(const vlk_card *card, VkSubgroupFeatureFlags operations) {
+  const VkPhysicalDeviceSubgroupProperties *s = &card->subgroup;
+  return s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT && (s->supportedOperations & operations) == operations;
 }
 
 static void fill_limits(gpu_device *d) {
@@ -61,9 +56,11 @@ static void fill_limits(gpu_device *d) {
       .local_bytes = l->maxComputeSharedMemorySize,
       .int_dot = d->card->fast_dot && !vlk_is_cpu(d->card),
       .int_dot_native = d->card->has_dot,
-      .sub_groups = has_sub_groups(d->card),
+      .sub_groups = sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT),
       .cpu = vlk_is_cpu(d->card),
-      .broadcast = vlk_is_cpu(d->card) && has_broadcast(&d->card->subgroup) ? d->card->subgroup.subgroupSize : 0,
+      .broadcast = vlk_is_cpu(d->card) && sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BALLOT_BIT)
+                       ? d->card->subgroup.subgroupSize
+                       : 0,
       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
       .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&
                  d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};

@@ -14,7 +14,7 @@ static uint64_t next_random(uint64_t *state) { /* splitmix64 */
   return z ^ (z >> 31);
 }
 
-/* config.json; NULL when it cannot be read (a model of the registry without files). */
+/* config.json, the caller's; NULL when it cannot be read (a model of the registry without files). */
 static cJSON *config_of(accel *ctx, const char *model) {
   char *directory, path[4096], text[65536];
   if (accel_find_model(ctx, model, &directory) != ACCEL_OK) return NULL;
@@ -29,20 +29,17 @@ static cJSON *config_of(accel *ctx, const char *model) {
 }
 
 /* A number of it, or the first of a list, at the root or in the object `part`; 0: there is none. */
-static int64_t config_number(accel *ctx, const char *model, const char *part, const char *key) {
-  cJSON *root = config_of(ctx, model);
-  const cJSON *inner = part ? cJSON_GetObjectItemCaseSensitive(root, part) : NULL;
-  const cJSON *found = cJSON_GetObjectItemCaseSensitive(inner ? inner : root, key);
+static int64_t config_number(const cJSON *config, const char *part, const char *key) {
+  const cJSON *inner = part ? cJSON_GetObjectItemCaseSensitive(config, part) : NULL;
+  const cJSON *found = cJSON_GetObjectItemCaseSensitive(inner ? inner : config, key);
   if (cJSON_IsArray(found)) found = found->child;
-  const int64_t value = cJSON_IsNumber(found) ? (int64_t)found->valuedouble : 0;
-  cJSON_Delete(root);
-  return value;
+  return cJSON_IsNumber(found) ? (int64_t)found->valuedouble : 0;
 }
 
 /* Ids that are ordinary words in every vocabulary: neither special tokens, which stand first, nor beyond the table. */
-static void id_range(accel *ctx, const char *model, const accel_endpoint *endpoint, int64_t *low, int64_t *high) {
-  int64_t tokenizer = accel_processor_of(endpoint)->vocab_size, config = config_number(ctx, model, NULL, "vocab_size");
-  int64_t vocab = config && (!tokenizer || config < tokenizer) ? config : tokenizer;
+static void id_range(const cJSON *config, const accel_endpoint *endpoint, int64_t *low, int64_t *high) {
+  int64_t tokenizer = accel_processor_of(endpoint)->vocab_size, table = config_number(config, NULL, "vocab_size");
+  int64_t vocab = table && (!tokenizer || table < tokenizer) ? table : tokenizer;
   if (!vocab) vocab = 1000;
   *low = vocab > 4000 ? 1000 : vocab / 4;
   *high = vocab < 30000 ? vocab : 30000;
@@ -54,10 +51,10 @@ static uint32_t longest_of(const bench_result *result) {
   return longest;
 }
 
-static accel_status make_ids(accel *ctx, const bench_params *params, const accel_endpoint *endpoint,
+static accel_status make_ids(const cJSON *config, const bench_params *params, const accel_endpoint *endpoint,
                              const bench_result *result, bench_inputs *out) {
   int64_t low, high, longest = longest_of(result);
-  id_range(ctx, params->model, endpoint, &low, &high);
+  id_range(config, endpoint, &low, &high);
   size_t n = (size_t)result->batch * (size_t)longest;
   int64_t *ids = calloc(n, sizeof *ids), *mask = calloc(n, sizeof *mask);
   uint64_t state = params->seed;
@@ -101,16 +98,17 @@ static accel_status add_integers(const char *name, int64_t n, int64_t width, int
 }
 
 /* Qwen2-VL: the patches of square pictures of whole blocks, and as many image tokens as they have rows. */
-static accel_status make_patches(accel *ctx, const bench_params *params, const bench_result *result, bench_inputs *out) {
+static accel_status make_patches(const cJSON *config, const bench_params *params, const bench_result *result,
+                                 bench_inputs *out) {
   static const char *const keys[] = {"patch_size", "spatial_merge_size", "temporal_patch_size"};
   int64_t size[3] = {14, 2, 2}, n = result->batch;
   for (int i = 0; i < 3; ++i) {
-    const int64_t found = config_number(ctx, params->model, "vision_config", keys[i]);
+    const int64_t found = config_number(config, "vision_config", keys[i]);
     if (found > 0) size[i] = found;
   }
   int64_t blocks = longest_of(result) / (size[0] * size[1]);
   if (blocks < 1) blocks = 1;
-  const int64_t side = blocks * size[1], token = config_number(ctx, params->model, NULL, "image_token_id");
+  const int64_t side = blocks * size[1], token = config_number(config, NULL, "image_token_id");
   const accel_tensor like = {.name = "pixel_values", .rank = 2, .dim = {n * side * side, 3 * size[2] * size[0] * size[0]}};
   accel_status status = make_signal(params, like, out);
   if (status == ACCEL_OK) status = add_integers("image_grid_thw", n, 3, side, out);
@@ -131,22 +129,21 @@ static bench_kind kind_of(const bench_params *params, const accel_strings *input
   return listed(inputs, "pixel_values") ? BENCH_PICTURES : BENCH_TOKENS;
 }
 
-static uint32_t default_length(accel *ctx, const char *model, bench_kind kind, int64_t most) {
+static uint32_t default_length(const cJSON *config, bench_kind kind, int64_t most) {
   if (kind == BENCH_PICTURES) {
-    int64_t side = config_number(ctx, model, "vision_config", "image_size");
+    int64_t side = config_number(config, "vision_config", "image_size");
     return side > 0 && side <= 4096 ? (uint32_t)side : 224;
   }
   if (kind == BENCH_SAMPLES) return 80000; /* five seconds */
   return most > 0 && most < 128 ? (uint32_t)most : 128;
 }
 
-static accel_status make_lengths(accel *ctx, const bench_params *params, int64_t most, bench_result *result) {
+static accel_status make_lengths(const cJSON *config, const bench_params *params, int64_t most, bench_result *result) {
   result->batch = params->batch;
   result->lengths = calloc(params->batch, sizeof *result->lengths);
   if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint64_t state = params->ragged_seed;
-  uint32_t seq = params->seq ? params->seq : default_length(ctx, params->model, result->kind, most),
-           least = seq < 5 ? seq : 5;
+  uint32_t seq = params->seq ? params->seq : default_length(config, result->kind, most), least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
     uint32_t drawn = least + (uint32_t)(next_random(&state) % (seq - least + 1));
     result->lengths[b] = params->lengths ? params->lengths[b] : params->ragged ? drawn : seq;
@@ -182,26 +179,25 @@ static void choose_output(const bench_params *params, const accel_strings *input
 
 enum { TILES = 5 }; /* of a picture, where a model takes some (LLaVA-Next) */
 
-static accel_status fill(accel *ctx, const bench_params *params, accel_endpoint *endpoint, const accel_strings *inputs,
-                         bench_result *result, bench_inputs *out) {
+static accel_status fill(const cJSON *config, const bench_params *params, accel_endpoint *endpoint,
+                         const accel_strings *inputs, bench_result *result, bench_inputs *out) {
   const int64_t most = accel_processor_of(endpoint)->max_length - params->new_tokens;
-  accel_status status = result->lengths ? ACCEL_OK : make_lengths(ctx, params, most, result);
+  accel_status status = result->lengths ? ACCEL_OK : make_lengths(config, params, most, result);
   if (status != ACCEL_OK) return status;
   const int64_t longest = longest_of(result), n = result->batch;
   const bool tiles = listed(inputs, "image_sizes");
   if (result->kind == BENCH_TOKENS) {
-    status = make_ids(ctx, params, endpoint, result, out);
+    status = make_ids(config, params, endpoint, result, out);
     if (status != ACCEL_OK || params->new_tokens || !listed(inputs, "decoder_input_ids")) return status;
     return add_integers("decoder_input_ids", n, 1, 0, out);
   }
-  const int64_t frames = config_number(ctx, params->model, NULL, "max_length"),
-                mels = config_number(ctx, params->model, NULL, "num_mel_bins"),
-                shown = config_number(ctx, params->model, "vision_config", "num_frames");
+  const int64_t frames = config_number(config, NULL, "max_length"), mels = config_number(config, NULL, "num_mel_bins"),
+                shown = config_number(config, "vision_config", "num_frames");
   if (result->kind == BENCH_SAMPLES && frames > 0 && mels > 0) /* AST */
     return make_signal(params, (accel_tensor){.name = "input_values", .rank = 3, .dim = {n, frames, mels}}, out);
   if (result->kind == BENCH_SAMPLES)
     return make_signal(params, (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}}, out);
-  if (listed(inputs, "image_grid_thw")) return make_patches(ctx, params, result, out);
+  if (listed(inputs, "image_grid_thw")) return make_patches(config, params, result, out);
   accel_tensor like = {.name = "pixel_values", .rank = 4, .dim = {n, 3, longest, longest}};
   if (tiles) like = (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, TILES, 3, longest, longest}};
   if (shown > 0) like = (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, shown, 3, longest, longest}};
@@ -219,7 +215,9 @@ accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_end
   if (status != ACCEL_OK) return status;
   result->kind = kind_of(params, inputs);
   choose_output(params, inputs, outputs, result);
-  status = fill(ctx, params, endpoint, inputs, result, out);
+  cJSON *config = config_of(ctx, params->model);
+  status = fill(config, params, endpoint, inputs, result, out);
+  cJSON_Delete(config);
   accel_strings_free(&inputs);
   accel_strings_free(&outputs);
   return status;

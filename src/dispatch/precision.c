@@ -79,14 +79,27 @@ static accel_plugin_format format_of(const precision_row *row, uint32_t use) {
   }
 }
 
-/* A pattern stands for a weight's name, or for name@precision. */
-static accel_status find_kept(const char *name, const char *precision, const char *const *patterns, uint32_t n,
-                              accel__arena *arena, bool *kept) {
-  const char *here = n ? accel__arena_printf(arena, "%s@%s", name, precision) : "";
+/* Of patterns[*n] those that hold at a precision, without "@precision". */
+static accel_status patterns_at(const char *precision, const char *const *patterns, uint32_t *n, accel__arena *arena,
+                                const char ***out) {
+  const uint32_t all = *n;
+  const char **here = accel__arena_array(arena, all, sizeof *here);
   if (!here) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *kept = false;
-  for (uint32_t i = 0; i < n; i++) *kept |= accel__glob(patterns[i], strchr(patterns[i], '@') ? here : name);
+  *n = 0;
+  for (uint32_t i = 0; i < all; i++) {
+    const char *at = strchr(patterns[i], '@');
+    if (at && strcmp(at + 1, precision)) continue;
+    here[*n] = at ? accel__arena_printf(arena, "%.*s", (int)(at - patterns[i]), patterns[i]) : patterns[i];
+    if (!here[(*n)++]) return ACCEL_ERROR_OUT_OF_MEMORY;
+  }
+  *out = here;
   return ACCEL_OK;
+}
+
+static bool kept(const char *name, const char *const *patterns, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (accel__glob(patterns[i], name)) return true;
+  return false;
 }
 
 /* What a linear's weight is beside its use. */
@@ -152,9 +165,10 @@ accel_status accel__precision_for(const accel_plugin_program *program, const cha
   if (!seen || !role) return ACCEL_ERROR_OUT_OF_MEMORY;
   mark_results(program, seen);
   find_roles(program, seen, role);
+  const char **patterns;
+  ACCEL_TRY(patterns_at(name, keep_fp32, &n_keep, arena, &patterns));
   for (uint32_t i = 0; i < program->n_weight; i++) {
-    bool keep;
-    ACCEL_TRY(find_kept(program->weight[i].name, name, keep_fp32, n_keep, arena, &keep));
+    const bool keep = kept(program->weight[i].name, patterns, n_keep);
     format[i] = weight_format(&program->weight[i], keep ? &table[0] : row, role[i]);
   }
   *out = (accel_plugin_precision){.size = sizeof *out, .compute = row->compute, .kv = row->kv, .format = format};

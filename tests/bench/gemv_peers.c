@@ -16,9 +16,9 @@
 
 #include "bench.h"
 #include "core/threads.h"
-#include "formats/matrix.h"
 #include "ggml_peer.h"
 #include "pack.h"
+#include "weight_formats.h"
 
 enum { MEGABYTES = 640, MAX_ROUNDS = 32, MAX_THREADS = 64, L2_BYTES = 512 << 10 };
 
@@ -72,22 +72,6 @@ static double read_rate(accel__pool *pool, const char *data, size_t bytes) {
 
 /* ---- ours ---- */
 
-static const struct format {
-  const char *name, *peer;
-  accel_plugin_format format;
-} formats[] = {
-    {"fp32", "F32", {ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}},
-    {"fp16", "F16", {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}},
-    {"bf16", "BF16", {ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}},
-    {"fp8", "Q8_0", {ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
-    {"int8", "Q8_0", {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
-    {"int4", "Q4_0", {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
-    {"int4-32", "Q4_0", {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 32, 1}},
-    {"uint4", "Q4_0", {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
-    {"fp4-mx", "Q4_0", {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 32, 1}},
-    {"fp4-nv", "Q4_0", {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E4M3, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_F32, 16, 1}},
-};
-
 /* Element i of a stream of ordinary numbers of that type: what they are does not matter for speed, as long as none is
  * subnormal, infinite or NaN. */
 static void fill(uint8_t dtype, uint8_t *to, uint64_t bytes) {
@@ -101,14 +85,14 @@ static void fill(uint8_t dtype, uint8_t *to, uint64_t bytes) {
 }
 
 typedef struct weights {
-  const struct format *f;
+  const struct weight_format *f;
   const cpu_linear_kernel *kernel;
   cpu_convert_fn *convert;
   int64_t n, k, panels, panel_bytes, copies;
   char *packed; /* [copies][panels][panel_bytes] */
 } weights;
 
-static bool weights_make(weights *w, const cpu_kernels *kernels, const struct format *f, int64_t n, int64_t k) {
+static bool weights_make(weights *w, const cpu_kernels *kernels, const struct weight_format *f, int64_t n, int64_t k) {
   accel_matrix_bytes bytes = {0};
   cpu_panel panel = {.form = cpu_form_of(kernels, &f->format), .kernels = kernels, .format = &f->format, .k = k};
   panel.cols = kernels->linear[panel.form].cols;
@@ -275,8 +259,8 @@ static float random_unit(uint64_t *seed) { /* in [-0.5, 0.5) */
   return (float)(*seed >> 40) / 16777216.0f - 0.5f;
 }
 
-static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n_pools, const struct format *f, int64_t n,
-                    int64_t k, int rounds, bool with_ggml) {
+static void compare(const cpu_kernels *kernels, accel__pool *const *pools, int n_pools, const struct weight_format *f,
+                    int64_t n, int64_t k, int rounds, bool with_ggml) {
   static double read[MAX_ROUNDS], ours[MAX_ROUNDS], cached[MAX_ROUNDS], theirs[2][MAX_ROUNDS];
   weights w;
   ggml_peer peers[2] = {{0}};
@@ -362,9 +346,10 @@ int main(int argc, char **argv) {
   cpu_kernels kernels;
   cpu_kernels_of(cpu_isa_choose(NULL, 0), &kernels);
   for (size_t s = 0; s < (n ? 1 : sizeof shapes / sizeof *shapes); s++)
-    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
-      if (!format || !strcmp(format, formats[f].name))
-        compare(&kernels, pools, n_pools, &formats[f], n ? n : shapes[s][0], n ? k : shapes[s][1], rounds, ggml != NULL);
+    for (int f = 0; f < WEIGHT_FORMATS; f++)
+      if (!format || !strcmp(format, weight_formats[f].name))
+        compare(&kernels, pools, n_pools, &weight_formats[f], n ? n : shapes[s][0], n ? k : shapes[s][1], rounds,
+                ggml != NULL);
   while (n_pools) accel__pool_destroy(&pools[--n_pools]);
   return 0;
 }

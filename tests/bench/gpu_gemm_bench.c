@@ -21,21 +21,17 @@
 #include "bench.h"
 #include "clblast_peer.h"
 #include "cpu_encoder.h"
-#include "formats/matrix.h"
 #include "ggml_peer.h"
+#include "weight_formats.h"
 
 enum { MAX_ROUNDS = 64, COPIES_BYTES = 48 << 20, MOST_LINEARS = 32, SAMPLES = 64 };
 
-static const struct format {
-  const char *name, *peer;
-  accel_plugin_format format;
-} formats[] = {
-    {"fp32", "F32", {ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}},
-    {"fp16", "F16", {ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0}},
-    {"int8", "Q8_0", {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
-    {"int4", "Q4_0", {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
-};
-enum { FORMATS = sizeof formats / sizeof *formats };
+static bool compared(const char *format) {
+  static const char *const names[] = {"fp32", "fp16", "int8", "int4"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!strcmp(names[i], format)) return true;
+  return false;
+}
 
 /* The clock, or the process's time on processors (--cpu-time): on a busy machine that tells what one thread takes. */
 static bool cpu_time;
@@ -170,7 +166,7 @@ static void ours_program(cpu_encoder *e, const problem *p, const accel_plugin_fo
       .name = "linears", .node = e->order, .n_node = e->p.n_node, .in = e->inputs, .out = e->outputs, .n_in = 1, .n_out = 1};
 }
 
-static ours *ours_make(const accel_plugin *plugin, uint32_t device, const problem *p, const struct format *f) {
+static ours *ours_make(const accel_plugin *plugin, uint32_t device, const problem *p, const struct weight_format *f) {
   ours *o = calloc(1, sizeof *o);
   accel_plugin_error error = {.size = sizeof error};
   o->plugin = plugin;
@@ -290,7 +286,7 @@ static void report(const settings *o, const problem *p, const char *format, doub
   fflush(stdout);
 }
 
-static void compare(const settings *o, shape s, const struct format *f) {
+static void compare(const settings *o, shape s, const struct weight_format *f) {
   static double t[SIDES][MAX_ROUNDS];
   double error[SIDES] = {0};
   problem p = problem_make(s, &f->format, o->gflop);
@@ -397,14 +393,15 @@ int main(int argc, char **argv) {
     if (o.has[side]) printf("---|---|");
   printf("\n");
   for (int i = 0; i < (n ? 1 : SHAPES); i++)
-    for (int f = 0; f < FORMATS; f++)
+    for (int f = 0; f < WEIGHT_FORMATS; f++)
       for (const char *m = rows; *m; m += strspn(m, "0123456789"), m += *m == ',') {
         shape s = n ? (shape){"all", 0, n, k, 0} : shapes[i];
-        if ((strcmp(which, "all") && strcmp(which, s.name)) || (format && strcmp(format, formats[f].name))) continue;
+        if ((strcmp(which, "all") && strcmp(which, s.name)) || (format && strcmp(format, weight_formats[f].name))) continue;
+        if (!compared(weight_formats[f].name)) continue;
         if (s.m && s.m != atoll(m)) continue;
         s.m = atoll(m);
         if (s.m < 1) return fputs(usage, stderr), 2;
-        compare(&o, s, &formats[f]);
+        compare(&o, s, &weight_formats[f]);
       }
   return 0;
 }
