@@ -6,7 +6,6 @@
 
 #include "accel/accel.h"
 #include "api/check.h"
-#include "core/file.h"
 #include "dispatch/locate.h"
 
 struct accel_template {
@@ -17,27 +16,17 @@ accel_template_params accel_template_params_default(void) {
   return (accel_template_params){.size = sizeof(accel_template_params), .add_generation_prompt = 1};
 }
 
-static accel_status open_file(const char *path, accel__chat_template **out) {
-  accel__mapping map = {0};
-  ACCEL_TRY(accel__file_map(path, &map));
-  accel_status status = accel__chat_template_parse((const char *)map.data, map.n, path, out);
-  accel__file_unmap(&map);
-  return status;
-}
-
 accel_status accel_template_open(accel *ctx, const char *path_or_model, accel_template **out) {
   API_BEGIN();
   API_OUT(out);
   API_NEED(ctx);
   API_NEED(path_or_model);
   accel__arena arena = {0};
-  char *found = NULL;
-  bool file = accel__file_exists(path_or_model) && !accel__is_directory(path_or_model);
-  accel_status status = file ? ACCEL_OK : accel__locate(ctx, path_or_model, &arena, &found, NULL);
+  const char *path;
+  accel_status status = accel__locate_file(ctx, path_or_model, &arena, &path);
   accel_template *template = calloc(1, sizeof *template);
   if (status == ACCEL_OK && !template) status = accel__no_memory(sizeof *template);
-  if (status == ACCEL_OK)
-    status = file ? open_file(path_or_model, &template->inner) : accel__chat_template_load(found, &template->inner);
+  if (status == ACCEL_OK) status = accel__chat_template_load(path, &template->inner);
   accel__arena_free(&arena);
   if (status == ACCEL_OK)
     *out = template;

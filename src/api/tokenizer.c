@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "api/check.h"
-#include "core/file.h"
 #include "dispatch/locate.h"
 #include "tasks/tasks.h"
 
@@ -19,12 +18,11 @@ accel_status accel_tokenizer_open(accel *ctx, const char *path_or_model, accel_t
   API_NEED(ctx);
   API_NEED(path_or_model);
   accel__arena arena = {0};
-  char *found = NULL;
-  bool file = accel__file_exists(path_or_model) && !accel__is_directory(path_or_model);
-  accel_status status = file ? ACCEL_OK : accel__locate(ctx, path_or_model, &arena, &found, NULL);
+  const char *path;
+  accel_status status = accel__locate_file(ctx, path_or_model, &arena, &path);
   accel_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
   if (status == ACCEL_OK && !tokenizer) status = accel__no_memory(sizeof *tokenizer);
-  if (status == ACCEL_OK) status = accel__tokenizer_load(file ? path_or_model : found, &tokenizer->inner);
+  if (status == ACCEL_OK) status = accel__tokenizer_load(path, &tokenizer->inner);
   accel__arena_free(&arena);
   if (status == ACCEL_OK)
     *out = tokenizer;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "audio/audio.h"
-#include "core/file.h"
 #include "core/json.h"
 
 /* The fields that a file may set, with the extractor's defaults in them before it is read. */
@@ -178,28 +177,13 @@ static accel_status build(const accel__json_file *file, const accel__json *at, a
 }
 
 accel_status accel__audio_processor_load(const char *directory, accel__audio_processor *out) {
-  accel__arena arena = {0};
-  accel__json_file file = {0};
+  accel__json_file file;
+  const accel__json *at;
   *out = (accel__audio_processor){0};
-  const char *path = accel__path_join(&arena, directory, "processor_config.json");
-  const accel__json *at = NULL;
-  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK && accel__file_exists(path)) { /* transformers 5: one file for all parts of a processor */
-    ACCEL_GOTO(accel__json_read(path, 0, &file));
-    at = accel__json_get(file.root, "feature_extractor");
-  }
-  if (!at) {
-    accel__json_free(&file);
-    path = accel__path_join(&arena, directory, "preprocessor_config.json");
-    if (!path) status = ACCEL_ERROR_OUT_OF_MEMORY;
-    if (path) ACCEL_GOTO(accel__json_read(path, 0, &file));
-    at = file.root;
-  }
+  accel_status status = accel__json_read_processor(directory, "feature_extractor", &file, &at);
   if (status == ACCEL_OK) status = build(&file, at, out);
-done:
   if (status != ACCEL_OK) accel__audio_processor_free(out);
   accel__json_free(&file);
-  accel__arena_free(&arena);
   return status;
 }
 

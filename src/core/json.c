@@ -286,6 +286,30 @@ accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_fi
   return parse_owned(text, n, path, out);
 }
 
+accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file,
+                                        const accel__json **at) {
+  accel__arena arena = {0};
+  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
+  const char *whole = accel__path_join(&arena, directory, "processor_config.json"),
+             *alone = whole ? accel__path_join(&arena, directory, "preprocessor_config.json") : NULL;
+  *file = (accel__json_file){0};
+  *at = NULL;
+  if (!alone) goto done;
+  if (accel__file_exists(whole)) {
+    ACCEL_GOTO(accel__json_read(whole, 0, file));
+    *at = accel__json_get(file->root, part);
+  }
+  if (!*at) {
+    accel__json_free(file);
+    ACCEL_GOTO(accel__json_read(alone, 0, file));
+    *at = file->root;
+  }
+  status = ACCEL_OK;
+done:
+  accel__arena_free(&arena);
+  return status;
+}
+
 void accel__json_free(accel__json_file *file) {
   accel__arena_free(&file->arena);
   free(file->text);

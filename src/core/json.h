@@ -31,6 +31,10 @@ typedef struct accel__json_file {
 accel_status accel__json_parse(const char *text, size_t n, const char *name, accel__json_file *out);
 /* ACCEL_ERROR_NOT_FOUND when the file is absent.  max_bytes 0: 256 MiB. */
 accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_file *out);
+/* The settings of one part ("image_processor", "feature_extractor") of a model's processor: *at is that member of
+ * processor_config.json in `directory` (transformers 5 writes one file for all parts), or else the root of preprocessor_config.json.
+ * The caller frees `file`, after errors too.  ACCEL_ERROR_NOT_FOUND when neither file is there. */
+accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file, const accel__json **at);
 void accel__json_free(accel__json_file *file);
 
 /* Member of an object; NULL when absent, null, or `object` is no object (or NULL).  Linear: iterate large objects instead. */

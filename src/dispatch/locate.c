@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/file.h"
 #include "weights/weights.h"
 
 /* NULL where the registry has nothing to say; only memory is an error. */
@@ -27,5 +28,14 @@ accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, c
     status = accel__find_model(entry->entry.model, arena, directory);
   if (status == ACCEL_OK && !entry) ACCEL_TRY(look_up(registry, *directory, &entry));
   if (out) *out = entry;
+  return status;
+}
+
+accel_status accel__locate_file(accel *ctx, const char *model, accel__arena *arena, const char **path) {
+  char *directory;
+  *path = model;
+  if (accel__file_exists(model) && !accel__is_directory(model)) return ACCEL_OK;
+  accel_status status = accel__locate(ctx, model, arena, &directory, NULL);
+  *path = directory;
   return status;
 }

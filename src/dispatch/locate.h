@@ -9,5 +9,7 @@
  * ACCEL_ERROR_NOT_FOUND: no local files; *directory is NULL, *entry may still be there. */
 accel_status accel__locate(accel *ctx, const char *model, accel__arena *arena, char **directory,
                            const accel__registry_model **entry);
+/* *path: `model` itself where it is a file (a tokenizer.json, a template), else the model's directory. */
+accel_status accel__locate_file(accel *ctx, const char *model, accel__arena *arena, const char **path);
 
 #endif

@@ -177,11 +177,20 @@ static accel_status load(accel__chat_template *chat, const char *directory) {
   return status == ACCEL_OK ? parse_all(chat) : status;
 }
 
-accel_status accel__chat_template_load(const char *directory, accel__chat_template **out) {
+static accel_status load_file(const char *path, accel__chat_template **out) {
+  accel__mapping map = {0};
+  ACCEL_TRY(accel__file_map(path, &map));
+  accel_status status = accel__chat_template_parse((const char *)map.data, map.n, path, out);
+  accel__file_unmap(&map);
+  return status;
+}
+
+accel_status accel__chat_template_load(const char *path, accel__chat_template **out) {
   *out = NULL;
+  if (!accel__is_directory(path)) return load_file(path, out);
   accel__chat_template *chat = calloc(1, sizeof *chat);
   if (!chat) return accel__no_memory(sizeof *chat);
-  accel_status status = load(chat, directory);
+  accel_status status = load(chat, path);
   if (status != ACCEL_OK) accel__chat_template_free(&chat);
   *out = chat;
   return status;

@@ -27,11 +27,11 @@
 /* The templates of one model, by name; read-only once loaded, shared by threads. */
 typedef struct accel__chat_template accel__chat_template;
 
-/* Reads tokenizer_config.json (chat_template: a string, or a list of {name, template}), then chat_template.json (older
- * processors), chat_template.jinja and additional_chat_templates/NAME.jinja, which win in this order; and the special tokens
- * (bos_token ...), which templates see as variables.  ACCEL_ERROR_NOT_FOUND when the model has no template;
- * ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
-accel_status accel__chat_template_load(const char *directory, accel__chat_template **out);
+/* path: a file of one template, or a directory. Reads tokenizer_config.json (chat_template: a string, or a list of {name,
+ * template}), then chat_template.json (older processors), chat_template.jinja and additional_chat_templates/NAME.jinja,
+ * which win in this order; and the special tokens (bos_token ...), which templates see as variables.  ACCEL_ERROR_NOT_FOUND
+ * when the model has no template; ACCEL_ERROR_FORMAT names file and line of what is no Jinja. */
+accel_status accel__chat_template_load(const char *path, accel__chat_template **out);
 /* One template from its text; `name` stands for the file in messages.  No special tokens are defined. */
 accel_status accel__chat_template_parse(const char *text, size_t n, const char *name, accel__chat_template **out);
 void accel__chat_template_free(accel__chat_template **chat); /* NULL-safe, sets NULL */

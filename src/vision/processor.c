@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/file.h"
 #include "core/json.h"
 
 #define CLIP     .mean = {0.48145466, 0.4578275, 0.40821073}, .std = {0.26862954, 0.26130258, 0.27577711}
@@ -233,32 +232,17 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
 }
 
 accel_status accel__image_processor_load(const char *directory, accel__image_processor *out) {
-  accel__arena arena = {0};
-  accel__json_file file = {0};
-  const struct known *class = NULL;
-  const accel__json *at = NULL;
-  const char *path = accel__path_join(&arena, directory, "processor_config.json");
-  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel__json_file file;
+  const struct known *class;
+  const accel__json *at;
   *out = (accel__image_processor){0};
-  if (status == ACCEL_OK && accel__file_exists(path)) { /* transformers 5: one file for all parts of a processor */
-    ACCEL_GOTO(accel__json_read(path, 0, &file));
-    at = accel__json_get(file.root, "image_processor");
-  }
-  if (!at) {
-    accel__json_free(&file);
-    path = accel__path_join(&arena, directory, "preprocessor_config.json");
-    if (!path) status = ACCEL_ERROR_OUT_OF_MEMORY;
-    if (path) ACCEL_GOTO(accel__json_read(path, 0, &file));
-    at = file.root;
-  }
-  if (status == ACCEL_OK) ACCEL_GOTO(class_of(&file, at, &class));
-  if (class) {
+  accel_status status = accel__json_read_processor(directory, "image_processor", &file, &at);
+  if (status == ACCEL_OK) status = class_of(&file, at, &class);
+  if (status == ACCEL_OK) {
     *out = class->defaults;
-    ACCEL_GOTO(read_fields(&file, at, class->square, out));
-    status = check(&file, out);
+    status = read_fields(&file, at, class->square, out);
   }
-done:
+  if (status == ACCEL_OK) status = check(&file, out);
   accel__json_free(&file);
-  accel__arena_free(&arena);
   return status;
 }
