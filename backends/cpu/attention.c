@@ -3,7 +3,9 @@
  * A unit is a head of a sequence; with one query row and several heads to a key head, those heads are one unit (they are the
  * rows of one small matrix).  A task is a run of units, a stretch of one's query rows, or, with one query row and many keys,
  * a range of its keys, whose results are then merged in order.  Rows do not know of each other and ranges of keys start at
- * fixed places of their sequence, so results do not depend on how many tasks there are. */
+ * fixed places of their sequence, so results do not depend on how many tasks there are.
+ *
+ * At int8 the products of encoders are of codes, too (docs/decisions.md): takes_codes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,11 @@ enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
   FEW_ROWS = 3,                        /* so many query rows are streamed past, more are multiplied with packed keys */
   RANGE_KEYS = 2 * CPU_ATTENTION_KEYS, /* keys of one query row that are worth a task of their own */
-  MAX_RANGES = 16
+  MAX_RANGES = 16,
+  CODES_DIM_LEAST = 16, /* elements of a head, keys: those that pay for making codes, and those that were tried */
+  CODES_DIM_MOST = 256,
+  CODES_KEYS_LEAST = 8,
+  CODES_KEYS_MOST = 2048
 };
 _Static_assert((int)CPU_PAGE_ROWS == (int)KIT_PAGE_ROWS, "kernels know the size of a page");
 
@@ -105,6 +111,11 @@ static sizes measure(const cpu_kernels *k, const kit_launch *l, int64_t longest)
                                               k->tile_rows, k->panel_cols);
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
   s.worker = (uint64_t)round_up(p.all, 16);
+  if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
+    longest = longest < CODES_KEYS_MOST ? longest : CODES_KEYS_MOST;
+    const uint64_t codes = (uint64_t)round_up(cpu_attention_i8_layout(longest, s.dk, s.dv).all, 64) / sizeof(float);
+    if (s.worker < codes) s.worker = codes;
+  }
   return s;
 }
 
@@ -324,6 +335,16 @@ static void write_probabilities(const job *j, int32_t item, int64_t h, int64_t r
   }
 }
 
+static bool dim_takes_codes(int64_t dim) { return dim >= CODES_DIM_LEAST && dim <= CODES_DIM_MOST; }
+
+/* Whether a head of a sequence is multiplied as codes: a matter of the sequence alone. */
+static bool takes_codes(const job *j, const cpu_attention *a) {
+  const bool all_seen = a->left < 0 && a->right < 0 && !a->mask, own_scores = a->softcap > 0 || a->sinks || a->slope != 0.0f;
+  return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && !own_scores && !a->relative_row &&
+         !a->distance && !a->key_position && !a->part && a->scale > 0 && dim_takes_codes(a->dk) && dim_takes_codes(a->dv) &&
+         a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;
+}
+
 /* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
 static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row, int64_t row_end,
                      float *workspace) {
@@ -348,6 +369,8 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
   }
   if (rows <= FEW_ROWS && !a.relative_row)
     j->s->kernels.decode(&a, row, row_end);
+  else if (takes_codes(j, &a))
+    j->s->kernels.attention_i8(&a, row, row_end, workspace);
   else
     j->s->kernels.attention(&a, row, row_end, workspace);
 }

@@ -52,6 +52,7 @@ typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int
 typedef struct cpu_self {
   const accel_plugin_program *program;
   cpu_kernels kernels;
+  bool codes;          /* the precision is int8: attention may multiply 8-bit codes */
   cpu_sgemm_fn *sgemm; /* OpenBLAS runs the linear nodes it takes; NULL: our kernels do */
   cpu_weight *weight;  /* [n_weight] */
   cpu_linear *linear;

@@ -16,10 +16,20 @@ V_INLINE vi i_four(const void *p) {
 V_INLINE vi i_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 V_INLINE vf i_float(vi x) { return _mm256_cvtepi32_ps(x); }
 
-/* ---- four-bit codes ---- */
-
 V_INLINE void i_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
 V_INLINE vi i_bytes(int x) { return _mm256_set1_epi8((char)x); }
+/* a[0], b[0], c[0], d[0], a[1], .. as bytes, rounded to nearest; magnitudes up to 127. */
+V_INLINE vi i_codes4(vf a, vf b, vf c, vf d) {
+  const vi byte = _mm256_set1_epi32(255);
+  const vi low = _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(a), byte),
+                                 _mm256_slli_epi32(_mm256_and_si256(_mm256_cvtps_epi32(b), byte), 8)),
+           high =
+               _mm256_or_si256(_mm256_and_si256(_mm256_cvtps_epi32(c), byte), _mm256_slli_epi32(_mm256_cvtps_epi32(d), 8));
+  return _mm256_or_si256(low, _mm256_slli_epi32(high, 16));
+}
+
+/* ---- four-bit codes ---- */
+
 V_INLINE vi i_low(vi w) { return _mm256_and_si256(w, i_bytes(15)); }
 V_INLINE vi i_high(vi w) { return _mm256_and_si256(_mm256_srli_epi16(w, 4), i_bytes(15)); }
 V_INLINE vi i_less(vi a, vi b) { return _mm256_sub_epi8(a, b); }

@@ -20,8 +20,6 @@
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
 #define DOT_KEEP(pointer) __asm__("" : "+r"(pointer))
 
-#include "kernels/tile_body.h"
-
 enum { DOT_STEP = GEMM_COLS * 4, DOT_CHAINS = 4 }; /* bytes of four k of a panel; sums an element is cut into, at most */
 
 /* Few rows keep the multipliers busy with several sums for each element. */

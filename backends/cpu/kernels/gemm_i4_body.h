@@ -15,6 +15,7 @@
 #include "kernels/i4.h"
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
+#include "kernels/tile_body.h"
 
 #if V_REGISTERS >= 16 && GEMM_VECS <= 2
 #define FEW_ROWS 8

@@ -5,6 +5,7 @@
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
+#include "kernels/tile_body.h"
 
 enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before a block's codes */
 

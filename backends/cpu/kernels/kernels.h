@@ -220,6 +220,29 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   return p;
 }
 
+/* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile, and of the above only
+ * q, k, v, y with F32 rows in one piece, a positive scale, bias and relative are read. */
+typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+
+enum { CPU_ATTENTION_I8_ROWS = 16, CPU_ATTENTION_I8_COLS = 32 }; /* multiples of any register tile, or above it */
+/* Where things lie in its workspace, in bytes, and how far keys, dk and dv are filled up. */
+typedef struct cpu_attention_i8_plan {
+  int64_t keys, dk, dv, v, middle, turned, score, q, code, all;
+} cpu_attention_i8_plan;
+static inline cpu_attention_i8_plan cpu_attention_i8_layout(int64_t keys, int64_t dk, int64_t dv) {
+  const int64_t cols = CPU_ATTENTION_I8_COLS, rows = CPU_ATTENTION_I8_ROWS, head = 2 * (int64_t)sizeof(float);
+  cpu_attention_i8_plan p = {
+      .keys = (keys + cols - 1) / cols * cols, .dk = (dk + 15) / 16 * 16, .dv = (dv + cols - 1) / cols * cols};
+  p.v = p.keys * (p.dk + head);
+  p.middle = p.v + p.dv * (p.keys + head);
+  p.turned = p.middle + p.dk * (int64_t)sizeof(float);
+  p.score = p.turned + p.dk * 16 * (int64_t)sizeof(float); /* the longest vector */
+  p.q = p.score + rows * p.keys * (int64_t)sizeof(float);
+  p.code = p.q + rows * p.dk;
+  p.all = p.code + rows * p.keys;
+  return p;
+}
+
 /* ---- rows ---- */
 
 /* y = norm(x + residual) * (gamma + gamma_offset) + beta, each row in `groups` groups of `size` elements; sum = x + residual
@@ -287,6 +310,7 @@ typedef struct cpu_kernels {
   cpu_convert_fn *convert[CPU_X_COUNT];
   cpu_pack_fn *pack;
   cpu_attention_fn *attention;
+  cpu_attention_i8_fn *attention_i8; /* NULL: codes are not multiplied faster here */
   cpu_decode_fn *decode;
   cpu_norm_fn *norm;
   cpu_softmax_fn *softmax;

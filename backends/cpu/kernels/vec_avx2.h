@@ -88,6 +88,20 @@ V_INLINE void v_store_s8(int8_t *p, vf x) {
   const __m128i words = v_narrow(codes);
   _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(words, words));
 }
+/* V bytes: x rounded, negative ones 0. */
+V_INLINE void v_codes(uint8_t *p, vf x) {
+  __m256i n = _mm256_cvtps_epi32(x);
+  __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(n), _mm256_extracti128_si256(n, 1));
+  _mm_storel_epi64((__m128i *)p, _mm_packus_epi16(words, words));
+}
+/* 4V bytes: the same of four vectors, at most `most`. */
+V_INLINE void v_codes4(const int most, uint8_t *p, vf a, vf b, vf c, vf d) {
+  const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  __m256i low = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b)),
+          high = _mm256_packs_epi32(_mm256_cvtps_epi32(c), _mm256_cvtps_epi32(d));
+  __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order);
+  _mm256_storeu_si256((__m256i *)p, most < 255 ? _mm256_min_epu8(bytes, _mm256_set1_epi8((char)most)) : bytes);
+}
 V_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 V_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 V_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }

@@ -73,6 +73,18 @@ V_INLINE void v_store_bf16(uint16_t *p, vf x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(up, 16)));
 }
 V_INLINE void v_store_s8(int8_t *p, vf x) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x))); }
+/* V bytes: x rounded, negative ones 0. */
+V_INLINE void v_codes(uint8_t *p, vf x) {
+  _mm_storeu_si128((__m128i *)p, _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(_mm512_max_ps(x, _mm512_setzero_ps()))));
+}
+/* 4V bytes: the same of four vectors, at most `most`. */
+V_INLINE void v_codes4(const int most, uint8_t *p, vf a, vf b, vf c, vf d) {
+  const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  __m512i low = _mm512_packs_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)),
+          high = _mm512_packs_epi32(_mm512_cvtps_epi32(c), _mm512_cvtps_epi32(d));
+  __m512i bytes = _mm512_permutexvar_epi32(order, _mm512_packus_epi16(low, high));
+  _mm512_storeu_si512(p, most < 255 ? _mm512_min_epu8(bytes, _mm512_set1_epi8((char)most)) : bytes);
+}
 V_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 V_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 V_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
