@@ -21,7 +21,7 @@ int main(int argc, char **argv) {
   accel_segmentations *found = NULL;
   accel_status status = accel_create(NULL, &ctx);
   if (status == ACCEL_OK) status = accel_init(ctx, argv[1], NULL, &model);
-  if (status == ACCEL_OK) status = accel_segment_images(model, &picture, 1, &found);
+  if (status == ACCEL_OK) status = accel_segment_images(model, &picture, 1, NULL, &found);
   for (uint32_t k = 0; status == ACCEL_OK && k < found->count[0]; k++)
     printf("%6.2f%%  %s\n", 100.0 * found->segment[0][k].area, found->segment[0][k].label);
   if (status == ACCEL_OK && argc > 3) status = accel_draw_segments(&picture, found, 0, argv[3]);

@@ -627,9 +627,10 @@ ACCEL_API void accel_detections_free(accel_detections **detections);
 ACCEL_API accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects, uint32_t n, const char *path);
 
 typedef struct accel_segment {
-  int64_t id;
+  int64_t id;       /* in the map; semantic: the class */
+  int64_t label_id; /* the class */
   const char *label;
-  double score;    /* NaN: the model gives none (semantic segmentation) */
+  double score;    /* NaN: there is none (semantic) */
   uint64_t pixels; /* of the picture that belong to it */
   double area;     /* the same as a share of the picture, 0 to 1 */
 } accel_segment;
@@ -638,12 +639,21 @@ typedef struct accel_segmentations {
   const uint32_t *count;               /* [n] */
   const accel_segment *const *segment; /* [n][count[i]], by id */
   const int32_t *height, *width;       /* [n] of the pictures as given (upright) */
-  const int32_t *const *map;           /* [n][height[i], width[i]] id of each pixel */
+  const int32_t *const *map;           /* [n][height[i], width[i]] id of each pixel; of no segment (panoptic, instance): 0, and -1 where there is none at all */
 } accel_segmentations;
-/* Pipeline image-segmentation for models that give every pixel a class (SegFormer). */
-ACCEL_API accel_status accel_segment_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n, accel_segmentations **out);
+typedef struct accel_segment_params {
+  uint32_t size;
+  const char *subtask;      /* "panoptic" and "instance": segments of objects, numbered from 1; "semantic": of classes.  NULL: the first the model can do */
+  double threshold;         /* panoptic, instance: objects with a score above it count; default 0.9 */
+  double mask_threshold;    /* where mask times score is at least this, a pixel belongs to an object by itself; default 0.5 */
+  double overlap_threshold; /* an object counts when more than this share of those pixels is left to it by others; default 0.5 */
+} accel_segment_params;
+ACCEL_API accel_segment_params accel_segment_params_default(void);
+/* Pipeline image-segmentation: models that give every pixel a class (SegFormer; semantic), or objects masks (DETR; all three). */
+ACCEL_API accel_status accel_segment_images(accel_endpoint *endpoint, const accel_media *images, uint32_t n, const accel_segment_params *params,
+                                            accel_segmentations **out);
 ACCEL_API void accel_segmentations_free(accel_segmentations **segmentations);
-/* Picture `index` of a result as a PNG file at `path`: its segments' colours over the picture, with a legend; image NULL: the colours alone. */
+/* Picture `index` of a result as a PNG file at `path`: its segments' colours over the picture, with a legend; image NULL: the colours alone, on black. */
 ACCEL_API accel_status accel_draw_segments(const accel_media *image, const accel_segmentations *found, uint32_t index, const char *path);
 
 /* ---- text generation ------------------------------------------------------------------------------------------------- */

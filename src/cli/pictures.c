@@ -1,4 +1,6 @@
 /* pictures.c - accel detect-objects, segment and zero-shot-image. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,22 +71,26 @@ static void json_segment(cli_json *json, const void *found, uint32_t i, uint32_t
   cli_json_double(json, "score", s->score); /* NaN becomes null */
   cli_json_text(json, "label", s->label);
   cli_json_int(json, "id", s->id);
+  cli_json_int(json, "label_id", s->label_id);
   cli_json_int(json, "pixels", (int64_t)s->pixels);
   cli_json_double(json, "area", s->area);
 }
 
 static void print_segments(const accel_segmentations *found, const accel_media *media) {
   cli_table table = {0};
-  cli_table_row(&table, 4, (const char *[]){"area", "label", "id", "picture"});
-  for (uint32_t i = 0; i < found->n; ++i)
+  cli_table_row(&table, 5, (const char *[]){"area", "label", "id", "score", "picture"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    if (!found->count[i]) cli_table_row(&table, 5, (const char *[]){"", "nothing", "", "", media[i].name});
     for (uint32_t k = 0; k < found->count[i]; ++k) {
       const accel_segment *s = &found->segment[i][k];
-      char area[32], id[32];
+      char area[32], id[32], score[32] = "";
       snprintf(area, sizeof area, "%.2f%%", 100.0 * s->area);
       snprintf(id, sizeof id, "%lld", (long long)s->id);
-      cli_table_row(&table, 4, (const char *[]){area, s->label, id, k ? "" : media[i].name});
+      if (!isnan(s->score)) snprintf(score, sizeof score, "%.4f", s->score);
+      cli_table_row(&table, 5, (const char *[]){area, s->label, id, score, k ? "" : media[i].name});
     }
-  cli_table_print(&table, "rlrl");
+  }
+  cli_table_print(&table, "rlrrl");
 }
 
 /* --output: the colours alone; --draw: over the picture. */
@@ -102,8 +108,13 @@ static accel_status draw_segments(const cli_run *run, const accel_media *media, 
 
 static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
   accel_segmentations *found = NULL;
+  accel_segment_params how = accel_segment_params_default();
+  how.subtask = run->value[OPT_SUBTASK];
+  how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
+  how.mask_threshold = cli_number(run, OPT_MASK_THRESHOLD, how.mask_threshold);
+  how.overlap_threshold = cli_number(run, OPT_OVERLAP_THRESHOLD, how.overlap_threshold);
   int code = 0;
-  accel_status status = accel_segment_images(endpoint, media, n, &found);
+  accel_status status = accel_segment_images(endpoint, media, n, &how, &found);
   if (status == ACCEL_OK) status = draw_segments(run, media, found);
   if (status != ACCEL_OK)
     code = cli_fail(run, status);

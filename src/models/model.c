@@ -115,6 +115,7 @@ static const char *task_of(const char *class_name) {
       {"ForObjectDetection", "object-detection"},
       {"ForCTC", "automatic-speech-recognition"},
       {"ForSemanticSegmentation", "image-segmentation"},
+      {"ForSegmentation", "image-segmentation"},
       {"ClapModel", "zero-shot-audio-classification"},
       {"XCLIPModel", "video-classification"},
       {"CLIPModel", "zero-shot-image-classification"},

@@ -9,18 +9,61 @@
 
 #include "models/vision.h"
 
-enum { MAX_CONVS = 32 };
+enum { MAX_CONVS = 32, MAX_TDNN = 16 };
 typedef struct wave {
   int64_t vocab, hidden, layers, heads, inner, n_conv, conv[MAX_CONVS], kernel[MAX_CONVS], step[MAX_CONVS];
   int64_t pos_kernel, pos_groups, classifier, adapter_kernel, adapter_stride, adapters, adapted, attn_adapter;
+  int64_t n_tdnn, tdnn[MAX_TDNN], tdnn_kernel[MAX_TDNN], tdnn_dilation[MAX_TDNN], xvector; /* speaker vectors */
+  int64_t books, codes, code_dim, code_out;                                                /* pre-training */
   double eps;
   bool conv_bias, group_norm, stable, weighted, adapter, project_norm, pos_batch_norm, hubert;
   accel__activation act, conv_act;
   accel__dim frames;
   accel__tensor mask, real; /* frames: int32 [B*frames]; F32 [B,frames] */
+  accel__tensor counted;    /* F32 [B,1]: how many frames are real by the lengths' formula, 0 or less of sounds too short */
   accel__tensor features;   /* normalised, rows */
   accel__tensor states[ACCEL__MAX_LAYERS + 1];
 } wave;
+
+/* A list of `n` integers as `read`, its length in *n; left as it is when the field is absent. */
+static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t *n, int64_t *io) {
+  const accel__json *list = NULL;
+  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
+  if (list != NULL) *n = cJSON_GetArraySize(list);
+  if (*n < 1 || *n > max)
+    return accel__refuse(b, "field '%s' has %lld entries, at most %lld are possible", key, (long long)*n, (long long)max);
+  return accel__read_ints(b, key, *n, 1, ACCEL__MAX_WIDTH, io);
+}
+
+/* What only some heads read. */
+static accel_status read_head(accel__build *b, wave *m) {
+  static const int64_t dims[5] = {512, 512, 512, 512, 1500}, kernels[5] = {5, 3, 3, 1, 1}, dilations[5] = {1, 2, 3, 1, 1};
+  int64_t n = 5;
+  m->n_tdnn = 5;
+  memcpy(m->tdnn, dims, sizeof dims);
+  memcpy(m->tdnn_kernel, kernels, sizeof kernels);
+  memcpy(m->tdnn_dilation, dilations, sizeof dilations);
+  m->xvector = 512;
+  m->books = 2;
+  m->codes = 320;
+  m->code_dim = m->code_out = 256;
+  const accel__field quantizer[] = {ACCEL_FIELD_INT("num_codevector_groups", &m->books, 1, 64),
+                                    ACCEL_FIELD_INT("num_codevectors_per_group", &m->codes, 1, ACCEL__MAX_VOCAB),
+                                    ACCEL_FIELD_INT("codevector_dim", &m->code_dim, 1, ACCEL__MAX_WIDTH),
+                                    ACCEL_FIELD_INT("proj_codevector_dim", &m->code_out, 1, ACCEL__MAX_WIDTH)};
+  if (accel__is_class(b, "ForPreTraining")) {
+    ACCEL_TRY(accel__read_fields(b, quantizer, 4));
+    return accel__divides(b, "num_codevector_groups", m->books, "codevector_dim", m->code_dim);
+  }
+  if (!accel__is_class(b, "ForXVector")) return ACCEL_OK;
+  const accel__field width = ACCEL_FIELD_INT("xvector_output_dim", &m->xvector, 1, ACCEL__MAX_WIDTH);
+  ACCEL_TRY(accel__read_fields(b, &width, 1));
+  ACCEL_TRY(read_list(b, "tdnn_dim", MAX_TDNN, &m->n_tdnn, m->tdnn));
+  ACCEL_TRY(read_list(b, "tdnn_kernel", MAX_TDNN, &n, m->tdnn_kernel));
+  if (n < m->n_tdnn) return accel__refuse(b, "field 'tdnn_kernel' has fewer entries than 'tdnn_dim'");
+  ACCEL_TRY(read_list(b, "tdnn_dilation", MAX_TDNN, &n, m->tdnn_dilation));
+  return n < m->n_tdnn ? accel__refuse(b, "field 'tdnn_dilation' has fewer entries than 'tdnn_dim'") : ACCEL_OK;
+}
 
 static accel_status read_config(accel__build *b, wave *m) {
   static const int64_t steps[7] = {5, 2, 2, 2, 2, 2, 2}, kernels[7] = {10, 3, 3, 3, 3, 2, 2};
@@ -91,6 +134,7 @@ static accel_status read_config(accel__build *b, wave *m) {
   ACCEL_TRY(accel__divides(b, "num_conv_pos_embedding_groups", m->pos_groups, "hidden_size", m->hidden));
   b->model->hidden_size = m->hidden;
   b->model->vocab_size = m->vocab;
+  ACCEL_TRY(read_head(b, m));
   return accel__read_labels(b);
 }
 
@@ -150,6 +194,7 @@ static void real_frames(accel__build *b, wave *m) {
     n = accel__cast(b, accel__cast(b, n, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
     n = accel__affine(b, n, 1.0, -(double)ABOVE);
   }
+  m->counted = n;
   accel__tensor t = accel__count(b, m->frames);
   accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0); /* [1]: how many frames there are */
   all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__clamp(b, accel__affine(b, n, -1.0, 1.0), 0.0, 1.0), all);
@@ -269,6 +314,99 @@ static accel__tensor weighted(accel__build *b, const wave *m, accel__tensor x) {
   return accel__weighted_states(b, m->states, n, accel__table(b, 1, &n, "layer_weights"));
 }
 
+/* relu of a linear layer over `kernel` frames that lie `dilation` apart: x [B,frames,C] -> [B,fewer,out]. */
+static accel__tensor time_delay(accel__build *b, wave *m, accel__tensor x, int64_t i) {
+  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
+  const int64_t k = m->tdnn_kernel[i], apart = m->tdnn_dilation[i];
+  accel__tensor part[ACCEL__MAX_LAYERS];
+  if (k > ACCEL__MAX_LAYERS || apart > ACCEL__MAX_WIDTH / k)
+    return accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED,
+                               "fields 'tdnn_kernel' and 'tdnn_dilation': %lld frames, %lld apart", (long long)k,
+                               (long long)apart);
+  for (int64_t j = 0; j < k; j++) /* frames t + j*apart of every t that has them all */
+    part[j] = accel__slice(b->p, x, 1, j * apart, j + 1 < k ? -(k - 1 - j) * apart : INT64_MAX);
+  x = k == 1 ? part[0] : accel__concat(b, 2, (uint32_t)k, part);
+  return accel__dense_layer(b, x, m->tdnn[i], true, -1, &relu, "tdnn.%lld.kernel", (long long)i);
+}
+
+/* Mean and deviation (n - 1) of the real ones of the frames x [B,frames,C] that time_delay left over: [B,2C]. */
+static accel__tensor statistics(accel__build *b, wave *m, accel__tensor x) {
+  accel__program *p = b->p;
+  int64_t lost = 0; /* the lengths' formula knows no dilation */
+  if (x < 0) return -1;
+  for (int64_t i = 0; i < m->n_tdnn; i++) lost += m->tdnn_kernel[i] - 1;
+  accel__dim frames = accel__tensor_dim(p, x, 1), c = accel__tensor_dim(p, x, 2), one = accel__const_dim(p, 1);
+  accel__tensor n = accel__affine(b, m->counted, 1.0, (double)-lost), t = accel__count(b, frames);
+  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0);
+  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__clamp(b, accel__affine(b, n, -1.0, 0.0), 0.0, 1.0), all);
+  n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all); /* below zero it counts from the end */
+  accel__tensor real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0);
+  accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
+  n = accel__reshape(p, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &real, 1, sum, 3, NULL, 1), 3,
+                     (accel__dim[]){b->B, one, one});
+  real = accel__reshape(p, real, 3, (accel__dim[]){b->B, frames, one});
+  accel__tensor y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, x, real);
+  accel__tensor mean =
+      accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1), n);
+  y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, x, mean), real);
+  y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, y, y);
+  y = accel__binary(p, ACCEL_PLUGIN_BINARY_DIV, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &y, 1, sum, 3, NULL, 1),
+                    accel__affine(b, n, 1.0, -1.0));
+  y = accel__concat(b, 2, 2, (accel__tensor[]){mean, accel__unary(p, ACCEL_PLUGIN_UNARY_SQRT, y)});
+  return accel__reshape(p, y, 2, (accel__dim[]){b->B, accel__times(b, c, accel__const_dim(p, 2))});
+}
+
+/* Wav2Vec2ForXVector: a vector for who speaks. */
+static void speaker(accel__build *b, wave *m, accel__tensor x) {
+  x = accel__dense_layer(b, weighted(b, m, x), m->tdnn[0], true, -1, NULL, "projector");
+  x = accel__rows_to_items(b, x, m->frames);
+  for (int64_t i = 0; i < m->n_tdnn; i++) x = time_delay(b, m, x, i);
+  accel__tensor vector = accel__dense_layer(b, statistics(b, m, x), m->xvector, true, -1, NULL, "feature_extractor");
+  accel__add_output(b, "logits", accel__dense_layer(b, vector, m->xvector, true, -1, NULL, "classifier"), false, false);
+  accel__add_output(b, "embeddings", vector, false, false);
+}
+
+/* One code book: the likeliest of its vectors for each row of scores [N,codes], and how evenly they are used (e to their
+ * entropy, [1]). */
+static accel__tensor likeliest(accel__build *b, const wave *m, accel__tensor scores, accel__tensor book,
+                               accel__tensor *even) {
+  accel__program *p = b->p;
+  accel__attr k[] = {ACCEL_I(K, 1)}, mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 0)},
+              sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 0), ACCEL_I(KEEP, 1)};
+  accel__tensor found[2];
+  if (accel__node(p, ACCEL_PLUGIN_OP_TOPK, &scores, 1, k, 1, found, 2) < 0) return -1;
+  accel__dim rows = accel__tensor_dim(p, scores, 0);
+  accel__tensor is = accel__cast(b, found[1], ACCEL_PLUGIN_F32); /* [N,1] */
+  is = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, is, accel__count(b, accel__const_dim(p, m->codes)));
+  is = accel__clamp(b, accel__affine(b, accel__unary(p, ACCEL_PLUGIN_UNARY_ABS, is), -1.0, 1.0), 0.0, 1.0);
+  is = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &is, 1, mean, 3, NULL, 1); /* [codes] */
+  accel__tensor log = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, accel__clamp(b, is, 1e-30, 1.0));
+  is = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, is, log);
+  is = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &is, 1, sum, 3, NULL, 1);
+  is = accel__unary(p, ACCEL_PLUGIN_UNARY_EXP, accel__affine(b, is, -1.0, 0.0));
+  *even = *even < 0 ? is : accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, *even, is);
+  return accel__gather(p, book, accel__reshape(p, found[1], 1, &rows));
+}
+
+/* Wav2Vec2ForPreTraining: what is said, and the code vectors it should be told from. */
+static void pretraining(accel__build *b, const wave *m, accel__tensor x) {
+  accel__program *p = b->p;
+  const int64_t d = m->code_dim / m->books, dims[3] = {1, m->books * m->codes, d};
+  accel__tensor features = accel__items_to_rows(b, m->features, "codes"), part[64], even = -1;
+  accel__tensor scores = accel__dense_layer(b, features, m->books * m->codes, true, -1, NULL, "quantizer.weight_proj");
+  accel__tensor table = accel__table(b, 3, dims, "quantizer.codevectors");
+  table = accel__reshape(p, table, 2, (accel__dim[]){accel__const_dim(p, dims[1]), accel__const_dim(p, d)});
+  for (int64_t g = 0; g < m->books; g++)
+    part[g] = likeliest(b, m, accel__slice(p, scores, 1, g * m->codes, (g + 1) * m->codes),
+                        accel__slice(p, table, 0, g * m->codes, (g + 1) * m->codes), &even);
+  accel__tensor codes = m->books == 1 ? part[0] : accel__concat(b, 1, (uint32_t)m->books, part);
+  accel__output_items(b, "projected_states", accel__dense_layer(b, x, m->code_out, true, -1, NULL, "project_hid"), m->frames,
+                      false);
+  accel__output_items(b, "projected_quantized_states",
+                      accel__dense_layer(b, codes, m->code_out, true, -1, NULL, "project_q"), m->frames, false);
+  accel__add_output(b, "codevector_perplexity", even, false, true);
+}
+
 static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
   b->in_head = !b->is_base;
   if (b->is_base) {
@@ -276,11 +414,15 @@ static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
     if (!m->hubert) accel__add_output(b, "extract_features", m->features, false, false);
   } else if (accel__is_class(b, "ForCTC")) {
     accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"), m->frames, false);
+  } else if (accel__is_class(b, "ForPreTraining") && !m->adapter) {
+    pretraining(b, m, x);
   } else if (m->adapter) {
     return accel__refuse(b, "field 'add_adapter': true is not supported by %s", b->model->architecture);
   } else if (accel__is_class(b, "ForAudioFrameClassification")) {
     x = accel__dense_layer(b, weighted(b, m, x), b->model->num_labels, true, -1, NULL, "classifier");
     accel__output_items(b, "logits", x, m->frames, false);
+  } else if (accel__is_class(b, "ForXVector")) {
+    speaker(b, m, x);
   } else {
     x = accel__dense_layer(b, weighted(b, m, x), m->classifier, true, -1, NULL, "projector");
     accel__tensor real = accel__reshape(b->p, m->real, 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
@@ -318,8 +460,13 @@ static accel_status build_hubert(const accel__model_request *request, const char
   return build_any(request, architecture, model, true);
 }
 
-static const char *const classes[] = {"Wav2Vec2Model", "Wav2Vec2ForCTC", "Wav2Vec2ForSequenceClassification",
-                                      "Wav2Vec2ForAudioFrameClassification", NULL};
+static const char *const classes[] = {"Wav2Vec2Model",
+                                      "Wav2Vec2ForCTC",
+                                      "Wav2Vec2ForSequenceClassification",
+                                      "Wav2Vec2ForAudioFrameClassification",
+                                      "Wav2Vec2ForXVector",
+                                      "Wav2Vec2ForPreTraining",
+                                      NULL};
 const accel__architecture accel__model_wav2vec2 = {.model_type = "wav2vec2", .classes = classes, .build = build_wav2vec2};
 static const char *const hubert_classes[] = {"HubertModel", "HubertForCTC", "HubertForSequenceClassification", NULL};
 const accel__architecture accel__model_hubert = {.model_type = "hubert", .classes = hubert_classes, .build = build_hubert};

@@ -33,7 +33,8 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
                                     uint32_t n_labels, const char *hypothesis, accel_classifications **out);
 accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_detect_params *params,
                                    accel_detections **out);
-accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint32_t n, accel_segmentations **out);
+accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint32_t n, const accel_segment_params *params,
+                            accel_segmentations **out);
 accel_status accel__draw_objects(const accel_media *image, const accel_detection *objects, uint32_t n, const char *path);
 accel_status accel__draw_segments(const accel_media *image, const accel_segmentations *found, uint32_t index, const char *path);
 accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, uint32_t n, const accel_transcribe_params *params,

@@ -114,6 +114,7 @@ void accel__draw_label(accel__image *image, int32_t x, int32_t y, int32_t scale,
 void accel__draw_classes(accel__image *image, const int32_t *class, bool mixed) {
   const size_t n = (size_t)image->width * (size_t)image->height;
   for (size_t i = 0; i < n; i++) {
+    if (class[i] < 0) continue;
     const accel__colour colour = accel__colour_of(class[i]);
     uint8_t *pixel = image->pixels + 3 * i;
     pixel[0] = (uint8_t)(mixed ? (pixel[0] + colour.r) / 2 : colour.r);

@@ -19,7 +19,8 @@ void accel__draw_frame(accel__image *image, int32_t x0, int32_t y0, int32_t x1, 
  * box. */
 void accel__draw_label(accel__image *image, int32_t x, int32_t y, int32_t scale, const char *text, accel__colour colour);
 int32_t accel__label_height(int32_t scale);
-/* Each pixel in the colour of class[y * width + x]; mixed: half and half with what is there. */
+/* Each pixel in the colour of class[y * width + x], which negative ones leave as they are; mixed: half and half with what is
+ * there. */
 void accel__draw_classes(accel__image *image, const int32_t *class, bool mixed);
 
 #endif

@@ -70,6 +70,64 @@ def segment(name, **config):
     write(directory, files=PICTURES, want=want)
 
 
+SUBTASKS = [dict(), dict(subtask="instance"), dict(subtask="panoptic", mask_threshold=0.3, overlap_mask_area_threshold=0.05), dict(subtask="semantic")]
+
+
+def tell_apart(model):
+    """Features of about 1 in front of the decoder and the mask head, and queries that differ: with random weights as they are all would find the same."""
+    g = torch.Generator().manual_seed(3)
+    core, head, like = model.detr.model, model.mask_head, torch.rand(1, 3, 80, 96, generator=g)
+    with torch.no_grad():
+        core.query_position_embeddings.weight.normal_(generator=g).mul_(3)
+        for name, w in core.decoder.named_parameters():
+            if w.dim() == 2:
+                w.normal_(generator=g).mul_(0.3)
+        model.detr.class_labels_classifier.weight.normal_(generator=g).mul_(0.5)
+        for part in (model.bbox_attention.q_proj, model.bbox_attention.k_proj):
+            part.weight.normal_(generator=g).mul_(0.25)
+            part.bias.zero_()
+        for part in (core.input_projection, *(stage.fpn_adapter for stage in head.fpn_stages)):
+            seen = []
+            hook = part.register_forward_hook(lambda m, i, o: seen.append(o))
+            model(like)
+            hook.remove()
+            part.weight.div_(seen[0].std() * (1 if part is core.input_projection else 8))
+            part.bias.zero_()
+        head.conv1.conv.weight[:, -8:].mul_(1000)
+        head.output_conv.weight.normal_(generator=g)
+
+
+def segment_objects(name):
+    """DETR's three subtasks.  Its heads are made surer of themselves than random weights are, or nothing would be found."""
+    labels = ["person", "dog", "sky", "grass"]
+    config = T.DetrConfig(
+        backbone_config=T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], layer_type="basic",
+                                       out_features=["stage1", "stage2", "stage3", "stage4"]),
+        d_model=32, num_queries=9, encoder_layers=1, decoder_layers=1, encoder_attention_heads=8, decoder_attention_heads=4, encoder_ffn_dim=24,
+        decoder_ffn_dim=24, id2label=dict(enumerate(labels)))
+    model = T.DetrForSegmentation(config)
+    directory = save(name, model, T.DetrImageProcessor(size={"shortest_edge": 80, "longest_edge": 128}))
+    tell_apart(model)
+    model.save_pretrained(directory)
+    run = T.pipeline("image-segmentation", model=str(directory), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    maps, cases = {}, []
+    for k, options in enumerate(SUBTASKS):
+        options = dict(options) if options.get("subtask") == "semantic" else {"threshold": 0.4, "overlap_mask_area_threshold": 0.15, **options}
+        want = []
+        for f, path in zip(PICTURES, paths(PICTURES)):
+            found = run(path, **options)
+            masks = [numpy.asarray(s["mask"]) for s in found]
+            ids = numpy.zeros(run.image_processor.fetch_images(path).size[::-1], numpy.uint8)
+            for i, mask in enumerate(masks):
+                ids[mask == 255] = i + 1
+            maps[f"{k}.{f}"] = torch.from_numpy(ids)
+            want.append([{"label": s["label"], "score": s["score"], "pixels": int((m == 255).sum())} for s, m in zip(found, masks)])
+        assert max(len(w) for w in want) > 1, want
+        cases.append({"options": options, "want": want})
+    save_file(maps, directory / "maps.safetensors")
+    write(directory, files=PICTURES, cases=cases)
+
+
 # ---- text about pictures: ids as `accel verify` compares them, and what the tool prints ----
 
 MARGIN = 1e-3
@@ -268,7 +326,7 @@ def qwen2_vl(name, newer=False):
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
-    kinds = {"segformer": segment, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
+    kinds = {"segformer": segment, "detr_panoptic": segment_objects, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
              "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []

@@ -87,6 +87,50 @@ class Segments(unittest.TestCase):
                         self.assertEqual(s["pixels"], got.count(s["id"]))
                         self.assertAlmostEqual(s["area"], s["pixels"] / len(ids))
 
+    def test_objects(self):
+        """DETR's panoptic, instance and semantic segments: labels, scores, order and masks of transformers' pipeline."""
+        name = os.path.join(SEEING, "detr_panoptic")
+        golden_of, maps = golden("detr_panoptic"), read_safetensors(os.path.join(name, "maps.safetensors"))
+        for device in DEVICES:
+            run = accel.pipeline("image-segmentation", name, device=device)
+            for k, case in enumerate(golden_of["cases"]):
+                for file, expected in zip(golden_of["files"], case["want"]):
+                    found = run(path(file), **case["options"])
+                    (height, width), ids = maps[f"{k}.{file}"]
+                    self.assertEqual([s["label"] for s in found], [w["label"] for w in expected])
+                    for i, (s, w) in enumerate(zip(found, expected)):
+                        mask = [pixel for row in s["mask"].tolist() for pixel in row] if hasattr(s["mask"], "tolist") else s["mask"].tobytes()
+                        self.assertEqual(len(mask), height * width)
+                        self.assertLessEqual(sum((a != 0) != (b == i + 1) for a, b in zip(mask, ids)), len(ids) // 1000, file)
+                        if w["score"] is None:
+                            self.assertIsNone(s["score"])
+                        else:
+                            self.assertAlmostEqual(s["score"], w["score"], delta=2e-5)
+        with accel.Model(name, device="cpu") as model:
+            picture = path(golden_of["files"][0])
+            (found,) = model.segment_images([picture], threshold=1)
+            self.assertEqual((found.segments, set(i for row in found.map.tolist() for i in row)), ([], {-1}))
+            with self.assertRaises(accel.ArgumentError):
+                model.segment_images([picture], threshold=2)
+            with self.assertRaises(accel.ArgumentError):
+                model.segment_images([picture], subtask="parts")
+
+    def test_objects_by_tool(self):
+        model, picture = os.path.join(SEEING, "detr_panoptic"), path("image/pictures/rgb.png")
+        with tempfile.TemporaryDirectory() as work:
+            drawn, colours = os.path.join(work, "drawn.png"), os.path.join(work, "colours.png")
+            out, _ = tool("segment", model, picture, "--subtask", "instance", "--threshold", "0.3", "--draw", drawn, "--output", colours, "--json", "--quiet")
+            (found,) = json.loads(out)["results"]
+            self.assertEqual([s["id"] for s in found], list(range(1, len(found) + 1)))
+            width, height, rows = read_png(colours)
+            pixels = [row[3 * x:3 * x + 3] for row in rows for x in range(width)]
+            self.assertEqual(sorted(pixels.count(c) for c in set(pixels) if c != b"\0\0\0"), sorted(s["pixels"] for s in found))
+            tool("segment", model, picture, "--threshold", "1", "--draw", drawn, "--quiet")  # nothing is found: the picture as it was
+            tool("detect-objects", os.path.join(FIXTURES, "media", "detr"), picture, "--threshold", "1", "--draw", colours, "--quiet")
+            self.assertEqual(read_png(drawn), read_png(colours))
+        _, err = tool("segment", os.path.join(SEEING, "segformer"), picture, "--subtask", "instance", expected=3)
+        self.assertIn("tells no objects apart", err)
+
     def test_pipeline(self):
         run = accel.pipeline("image-segmentation", os.path.join(SEEING, "segformer"), device="cpu")
         want = golden("segformer")
@@ -94,6 +138,8 @@ class Segments(unittest.TestCase):
         self.assertEqual([(s["label"], s["score"]) for s in found], [(w["label"], None) for w in want["want"][0]])
         self.assertEqual(len(run([path(f) for f in want["files"][:2]])), 2)
         with self.assertRaises(ValueError):
+            run(path(want["files"][0]), subtask="everything")
+        with self.assertRaises(accel.UnsupportedError):
             run(path(want["files"][0]), subtask="panoptic")
 
     def test_tool(self):

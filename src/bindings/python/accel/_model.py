@@ -309,9 +309,13 @@ class Model:
         for generate()."""
         return generate_images(self.handle, prompts, kind, options)
 
-    def segment_images(self, images: Sequence[Media]) -> List[Segmentation]:
-        """What each pixel of each picture (a path, or the bytes of a file) shows."""
-        return segment_images(self.handle, images)
+    def segment_images(self, images: Sequence[Media], subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,
+                       overlap_threshold: Optional[float] = None) -> List[Segmentation]:
+        """What each pixel of each picture (a path, or the bytes of a file) shows.  subtask: "panoptic", "instance" (objects) or "semantic" (classes);
+        default: the first the model can do.  The thresholds are for objects: of their score (0.9), of mask times score (0.5), and of the share of their
+        pixels that they must keep beside others (0.5)."""
+        return segment_images(self.handle, images, subtask,
+                              {"threshold": threshold, "mask_threshold": mask_threshold, "overlap_threshold": overlap_threshold})
 
     def transcribe(self, sounds: Sequence[Any], timestamps: Optional[str] = None, **options: Any) -> List[Dict[str, Any]]:
         """{"text", "seconds"} for each sound: a path, the bytes of a file, an array of samples (16000 a second), or {"raw": array, "sampling_rate": n}.

@@ -13,13 +13,13 @@ from ._tensors import _np, make
 
 
 class Segmentation:
-    """What each pixel of a picture shows: `map` [height, width] holds ids, `segments` the ids that are there as
-    {"id", "label", "score", "pixels", "area"} (score None: semantic segmentation has none; area: share of the picture)."""
+    """What each pixel of a picture shows: `map` [height, width] holds ids (0 or -1 where there is no object), `segments` the ids that are there as
+    {"id", "label_id", "label", "score", "pixels", "area"} (score None: semantic segmentation has none; area: share of the picture)."""
 
     def __init__(self, found: Any, i: int) -> None:
         self.height, self.width = found.height[i], found.width[i]
         self.segments: List[Dict[str, Any]] = [
-            {"id": s.id, "label": decode(s.label), "score": None if s.score != s.score else s.score, "pixels": s.pixels, "area": s.area}
+            {"id": s.id, "label_id": s.label_id, "label": decode(s.label), "score": None if s.score != s.score else s.score, "pixels": s.pixels, "area": s.area}
             for s in (found.segment[i][k] for k in range(found.count[i]))]
         self._map = C.string_at(found.map[i], 4 * self.height * self.width)
 
@@ -37,7 +37,8 @@ class Segmentation:
         """A PNG file of the classes' colours, over `image` (the picture segmented) where that is given, with a legend."""
         segments = (T.accel_segment * max(len(self.segments), 1))()
         for to, s in zip(segments, self.segments):
-            to.id, to.label, to.pixels, to.area = s["id"], encode(s["label"]), s["pixels"], s["area"]
+            to.id, to.label_id, to.label, to.pixels, to.area = s["id"], s["label_id"], encode(s["label"]), s["pixels"], s["area"]
+            to.score = float("nan") if s["score"] is None else s["score"]
         pixels = C.create_string_buffer(self._map, len(self._map))
         found = T.accel_segmentations(
             1, C.pointer(C.c_uint32(len(self.segments))), C.pointer(C.cast(segments, C.POINTER(T.accel_segment))), C.pointer(C.c_int32(self.height)),
@@ -46,9 +47,13 @@ class Segmentation:
         check(lib.accel_draw_segments(media, C.byref(found), 0, encode(str(path))))
 
 
-def segment_images(handle: Any, images: Sequence[Media]) -> List[Segmentation]:
-    media, pointer = media_array(images), C.POINTER(T.accel_segmentations)()
-    check(lib.accel_segment_images(handle, media, len(images), C.byref(pointer)))
+def segment_images(handle: Any, images: Sequence[Media], subtask: Optional[str], thresholds: Dict[str, Optional[float]]) -> List[Segmentation]:
+    media, pointer, how = media_array(images), C.POINTER(T.accel_segmentations)(), lib.accel_segment_params_default()
+    how.subtask = encode(subtask)
+    for name, value in thresholds.items():
+        if value is not None:
+            setattr(how, name, value)
+    check(lib.accel_segment_images(handle, media, len(images), C.byref(how), C.byref(pointer)))
     result = [Segmentation(pointer.contents, i) for i in range(pointer.contents.n)]
     lib.accel_segmentations_free(C.byref(pointer))
     return result

@@ -293,15 +293,19 @@ def _mask(mask: bytes, height: int, width: int) -> Any:
 
 class ImageSegmentationPipeline(Pipeline):
     """[{"score", "label", "mask"}, ...] for a picture, a list of such lists for several.  The mask is a picture of Pillow's (without Pillow an
-    array [height, width]), 255 where the label is; score is None."""
+    array [height, width]), 255 where the label is; score is None where classes are told (subtask "semantic"), not objects ("panoptic", "instance")."""
     task = "image-segmentation"
 
-    def __call__(self, inputs: Any, subtask: Optional[str] = None) -> Any:
+    def __call__(self, inputs: Any, subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,
+                 overlap_mask_area_threshold: Optional[float] = None) -> Any:
         files, single = _files(inputs)
-        if subtask not in (None, "semantic"):
-            raise ValueError(f"subtask '{subtask}' is not supported; known: semantic")
+        given = {"subtask": subtask, "threshold": threshold, "mask_threshold": mask_threshold, "overlap_mask_area_threshold": overlap_mask_area_threshold}
+        how = {**self.defaults, **{name: value for name, value in given.items() if value is not None}}
+        if how.get("subtask") not in (None, "panoptic", "instance", "semantic"):
+            raise ValueError(f"subtask '{how['subtask']}' is not supported; known: panoptic, instance, semantic")
         found = [[{"score": s["score"], "label": s["label"], "mask": _mask(m.mask(s["id"]), m.height, m.width)} for s in m.segments]
-                 for m in self.model.segment_images(files)]
+                 for m in self.model.segment_images(files, how.get("subtask"), how.get("threshold"), how.get("mask_threshold"),
+                                                    how.get("overlap_mask_area_threshold"))]
         return found[0] if single else found
 
 

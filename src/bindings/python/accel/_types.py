@@ -80,7 +80,9 @@ accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold"
 accel_detections = _struct(
     "accel_detections", ("n", u32), ("count", C.POINTER(u32)), ("object", C.POINTER(C.POINTER(accel_detection))), ("height", C.POINTER(C.c_int32)), ("width", C.POINTER(C.c_int32)))
 
-accel_segment = _struct("accel_segment", ("id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
+accel_segment = _struct("accel_segment", ("id", i64), ("label_id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
+accel_segment_params = _struct(
+    "accel_segment_params", ("size", u32), ("subtask", text), ("threshold", f64), ("mask_threshold", f64), ("overlap_threshold", f64))
 accel_segmentations = _struct(
     "accel_segmentations", ("n", u32), ("count", C.POINTER(u32)), ("segment", C.POINTER(C.POINTER(accel_segment))), ("height", C.POINTER(i32)),
     ("width", C.POINTER(i32)), ("map", C.POINTER(C.POINTER(i32))))
