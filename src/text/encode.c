@@ -122,12 +122,13 @@ static accel_status tokenize_sequence(const accel__tokenizer *t, const char *tex
   out->n = 0;
   if (n > ACCEL__TEXT_MAX)
     return accel__fail(ACCEL_ERROR_LIMIT, "a text of %zu bytes is longer than the %d a tokenizer takes", n, ACCEL__TEXT_MAX);
-  if (!how->words) return tokenize_one(t, text, n, how->ignore_special_in_text, -1, s, out);
+  const bool plain = how->ignore_special_in_text || t->split_special;
+  if (!how->words) return tokenize_one(t, text, n, plain, -1, s, out);
   int32_t word = 0;
   for (size_t at = 0; at < n; ++word) {
     const char *end = memchr(text + at, 0, n - at);
     size_t length = end ? (size_t)(end - text) - at : n - at;
-    ACCEL_TRY(tokenize_one(t, text + at, length, how->ignore_special_in_text, word, s, out));
+    ACCEL_TRY(tokenize_one(t, text + at, length, plain, word, s, out));
     at += length + 1;
   }
   return ACCEL_OK;

@@ -381,6 +381,7 @@ struct accel__tokenizer {
   size_t pre_tokenizers;
   accel__template single, pair;
   bool bare;    /* no post-processor */
+  bool split_special; /* split_special_tokens: special tokens in a text are plain text */
   bool roberta; /* RobertaProcessing: every type id is 0, also in overflowing pieces */
   size_t trims; /* how often offsets are trimmed of spaces */
   bool trim_prefix_space[4];

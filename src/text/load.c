@@ -8,6 +8,7 @@
 #include "text/marian.h"
 #include "text/merges.h"
 #include "text/sentencepiece.h"
+#include "text/settings.h"
 #include "text/tiktoken.h"
 
 enum { FILE_MAX = 256 << 20 };
@@ -294,11 +295,16 @@ static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
 
 static accel_status read_config(accel__tokenizer *t, file_t *config) {
   double length = 0;
+  bool for_bpe = false;
   const char *padding = NULL, *truncation = NULL;
   ACCEL_TRY(accel__json_number(config, config->root, "model_max_length", &length));
   ACCEL_TRY(accel__json_string(config, config->root, "padding_side", &padding));
   ACCEL_TRY(accel__json_string(config, config->root, "truncation_side", &truncation));
   ACCEL_TRY(accel__json_bool(config, config->root, "clean_up_tokenization_spaces", &t->info.clean_up));
+  ACCEL_TRY(accel__json_bool(config, config->root, "split_special_tokens", &t->split_special));
+  ACCEL_TRY(accel__json_bool(config, config->root, "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output",
+                             &for_bpe));
+  if (t->model.kind == ACCEL__MODEL_BPE && !for_bpe) t->info.clean_up = false; /* meant for WordPiece's texts */
   t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
   if (padding) t->info.pad_left = strcmp(padding, "left") == 0;
   if (truncation) t->info.truncate_left = strcmp(truncation, "left") == 0;
@@ -324,21 +330,40 @@ static bool has_own_post_processor(json_t *config) {
   return false;
 }
 
+/* The tokens of beginning and end of classes that have others than <s> and </s>; NULL: none. */
+static void own_edges(json_t *config, bool merges, const char *own[2]) {
+  static const struct {
+    const char *class, *bos, *eos;
+  } known[] = {{"Gemma", "<bos>", "<eos>"},
+               {"Qwen2", NULL, "<|endoftext|>"},
+               {"GPT2", "<|endoftext|>", "<|endoftext|>"},
+               {"CodeGen", "<|endoftext|>", "<|endoftext|>"}};
+  json_t *class = accel__json_get(config, "tokenizer_class");
+  own[0] = merges ? "<|endoftext|>" : "<s>";
+  own[1] = merges ? "<|endoftext|>" : "</s>";
+  for (size_t i = 0; cJSON_IsString(class) && i < sizeof known / sizeof *known; ++i) {
+    if (!accel__starts_with(class->valuestring, known[i].class)) continue;
+    own[0] = known[i].bos;
+    own[1] = known[i].eos;
+  }
+}
+
 /* add_bos_token and add_eos_token, where they stand, replace the post-processor (TokenizersBackend.update_post_processor).
  */
-static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *map) {
-  bool bos = false, eos = false;
-  bool stated = cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
+static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *map, bool merges) {
+  json_t *class = accel__json_get(config->root, "tokenizer_class");
+  bool bos = cJSON_IsString(class) && accel__starts_with(class->valuestring, "CodeLlama"), eos = false;
+  bool stated = bos || cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
                 cJSON_GetObjectItemCaseSensitive(config->root, "add_eos_token");
   if (!stated || has_own_post_processor(config->root)) return ACCEL_OK;
   ACCEL_TRY(accel__json_bool(config, config->root, "add_bos_token", &bos));
   ACCEL_TRY(accel__json_bool(config, config->root, "add_eos_token", &eos));
-  json_t *class = accel__json_get(config->root, "tokenizer_class");
-  bool gemma = cJSON_IsString(class) && strstr(class->valuestring, "Gemma");
-  const char *begin = accel__special_text(config->root, map->root, "bos_token", gemma ? "<bos>" : "<s>");
-  const char *end = accel__special_text(config->root, map->root, "eos_token", gemma ? "<eos>" : "</s>");
-  return accel__set_bos_eos(t, bos ? accel__token_to_id(t, begin, strlen(begin)) : -1,
-                            eos ? accel__token_to_id(t, end, strlen(end)) : -1);
+  const char *own[2];
+  own_edges(config->root, merges, own);
+  const char *begin = accel__special_text(config->root, map->root, "bos_token", own[0]);
+  const char *end = accel__special_text(config->root, map->root, "eos_token", own[1]);
+  return accel__set_bos_eos(t, bos && begin ? accel__token_to_id(t, begin, strlen(begin)) : -1,
+                            eos && end ? accel__token_to_id(t, end, strlen(end)) : -1);
 }
 
 static accel_status read_optional(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
@@ -364,60 +389,56 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
   return ACCEL_OK;
 }
 
-static void json_text(accel__buffer *b, const char *text) { accel__buffer_json_string(b, text, strlen(text)); }
+/* Classes over vocab.txt: BERT's kind, and MPNet's, which parts the texts of a pair by two tokens. */
+static const accel__class_tokens text_classes[] = {
+    {.own = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
+    {.own = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_takes_space = true}};
 
-/* The tokenizer.json that transformers' BertTokenizer would write for this directory, vocabulary left out. */
-static accel_status bert_json(const accel__tokenizer *t, file_t *config, file_t *map, accel__buffer *b) {
-  static const char *const names[][2] = {{"unk_token", "[UNK]"},
-                                         {"sep_token", "[SEP]"},
-                                         {"pad_token", "[PAD]"},
-                                         {"cls_token", "[CLS]"},
-                                         {"mask_token", "[MASK]"}};
-  bool lower = true, chinese = true, strip = true, has_strip = !accel__json_is_null_or_absent(config->root, "strip_accents");
-  ACCEL_TRY(accel__json_bool(config, config->root, "do_lower_case", &lower));
-  ACCEL_TRY(accel__json_bool(config, config->root, "tokenize_chinese_chars", &chinese));
-  ACCEL_TRY(accel__json_bool(config, config->root, "strip_accents", &strip));
-  accel__buffer_text(b, "{\"added_tokens\":[");
-  const char *text[5];
-  for (int i = 0, n = 0; i < 5; ++i) {
-    text[i] = accel__special_text(config->root, map->root, names[i][0], names[i][1]);
-    if (accel__vocab_id(&t->vocab, text[i], strlen(text[i])) < 0) continue;
-    accel__buffer_text(b, n++ ? ",{\"content\":" : "{\"content\":");
-    json_text(b, text[i]);
-    accel__buffer_text(b, ",\"special\":true,\"normalized\":false}");
-  }
-  int32_t cls = accel__vocab_id(&t->vocab, text[3], strlen(text[3])),
-          sep = accel__vocab_id(&t->vocab, text[1], strlen(text[1]));
-  if (cls < 0 || sep < 0)
-    return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, cls < 0 ? text[3] : text[1],
-                       cls < 0 ? "cls_token" : "sep_token");
+static void put_text_normalizer(accel__buffer *b, bool chinese, const char *strip, bool lower) {
   accel__buffer_printf(b,
-                       "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
+                       "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
                        "\"strip_accents\":%s,\"lowercase\":%s},",
-                       chinese ? "true" : "false",
-                       !has_strip ? "null"
-                       : strip    ? "true"
-                                  : "false",
-                       lower ? "true" : "false");
-  accel__buffer_printf(b,
-                       "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"BertProcessing\","
-                       "\"sep\":[\"\",%d],\"cls\":[\"\",%d]},",
-                       sep, cls);
+                       chinese ? "true" : "false", strip, lower ? "true" : "false");
+}
+
+/* The tokenizer.json that transformers' BertTokenizer or MPNetTokenizer would write for this directory, vocabulary left out.
+ */
+static accel_status bert_json(const accel__tokenizer *t, file_t *settings, accel__buffer *b) {
+  json_t *root = settings->root, *class = accel__json_get(root, "tokenizer_class");
+  const int k = cJSON_IsString(class) && accel__starts_with(class->valuestring, "MPNet") ? 1 : 0;
+  bool lower = true, chinese = true, strip = true, has_strip = !accel__json_is_null_or_absent(root, "strip_accents");
+  ACCEL_TRY(accel__json_bool(settings, root, "do_lower_case", &lower));
+  ACCEL_TRY(accel__json_bool(settings, root, "tokenize_chinese_chars", &chinese));
+  ACCEL_TRY(accel__json_bool(settings, root, "strip_accents", &strip));
+  const char *unk = accel__special_text(root, NULL, "unk_token", text_classes[k].own[2]);
+  const char *edge[2] = {accel__special_text(root, NULL, "sep_token", text_classes[k].own[3]),
+                         accel__special_text(root, NULL, "cls_token", text_classes[k].own[5])};
+  accel__buffer_text(b, "{");
+  ACCEL_TRY(accel__put_added_tokens(root, &text_classes[k], b));
+  put_text_normalizer(b, chinese, !has_strip ? "null" : strip ? "true" : "false", lower);
+  accel__buffer_printf(b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"%s\"",
+                       k ? "RobertaProcessing" : "BertProcessing");
+  if (k) accel__buffer_text(b, ",\"trim_offsets\":true,\"add_prefix_space\":false");
+  for (int i = 0; i < 2; ++i) {
+    int32_t id = accel__vocab_id(&t->vocab, edge[i], strlen(edge[i]));
+    if (id < 0)
+      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, edge[i], i ? "cls_token" : "sep_token");
+    accel__buffer_printf(b, ",\"%s\":[\"\",%d]", i ? "cls" : "sep", id);
+  }
   accel__buffer_text(b,
-                     "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":"
+                     "},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},\"model\":{\"type\":"
                      "\"WordPiece\",\"unk_token\":");
-  json_text(b, text[0]);
+  accel__buffer_json_string(b, unk, strlen(unk));
   accel__buffer_text(b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100}}");
   return accel__buffer_status(b);
 }
 
-static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *config,
-                                          file_t *special_map) {
+static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapping *map, file_t *settings) {
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
   accel_status status = read_vocab_text(t, map);
-  if (status == ACCEL_OK) status = bert_json(t, config, special_map, &b);
+  if (status == ACCEL_OK) status = bert_json(t, settings, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
   accel__json_free(&file);
@@ -442,10 +463,9 @@ static accel_status build_from_numbered(accel__tokenizer *t, accel__numbered kin
 }
 
 /* A SentencePiece model, or what else is called *.model: a tiktoken vocabulary. */
-static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *map, file_t *config) {
+static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *map, file_t *given) {
   accel__buffer b = {0};
   const char *text = (const char *)map->data;
-  file_t *given = config->root ? config : NULL;
   accel_status status = accel__is_tiktoken(text, map->n) ? accel__tiktoken_json(text, map->n, t->name, given, &b)
                                                          : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
@@ -455,7 +475,7 @@ static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *
 
 /* merges.txt, with vocab.json beside it. */
 static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping *map, const char *directory,
-                                      file_t *config) {
+                                      file_t *settings) {
   accel__buffer b = {0};
   accel__mapping vocab = {0};
   char *path = accel__path_join(&t->arena, directory, "vocab.json");
@@ -464,8 +484,7 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   if (status == ACCEL_OK && vocab.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK)
-    status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n, t->name,
-                                config->root ? config : NULL, &b);
+    status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n, t->name, settings, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
   accel__file_unmap(&vocab);
   accel__buffer_free(&b);
@@ -499,30 +518,52 @@ accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name
   return status;
 }
 
+typedef struct beside {
+  accel__json_file config, special_map, settings; /* tokenizer_config.json, special_tokens_map.json; of all files together */
+} beside;
+
+static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *map, const char *path, const char *directory,
+                                    beside *files) {
+  file_t *config = &files->config, *settings = &files->settings;
+  const accel__numbered kind = accel__is_m2m100(config) ? ACCEL__M2M100 : ACCEL__MARIAN;
+  const bool numbered = accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
+  if (numbered) {
+    ACCEL_TRY(build_from_numbered(t, kind, map, directory, config, &files->special_map));
+    if (config->root) ACCEL_TRY(read_config(t, config));
+    find_specials(t, config->root, files->special_map.root);
+    accel__marian_defaults(t, kind);
+    return ACCEL_OK;
+  }
+  if (accel__ends_with(path, ".json")) {
+    ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n));
+    if (config->root) ACCEL_TRY(read_config(t, config));
+    find_specials(t, config->root, files->special_map.root);
+    return ACCEL_OK;
+  }
+  ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map, &files->settings));
+  const bool merges = accel__ends_with(path, "merges.txt");
+  ACCEL_TRY(merges                           ? build_from_merges(t, map, directory, settings)
+            : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)
+                                             : build_from_model(t, map, settings));
+  ACCEL_TRY(read_config(t, settings));
+  if (t->bare) ACCEL_TRY(apply_bos_eos(t, settings, settings, merges));
+  find_specials(t, settings->root->child ? settings->root : NULL, NULL);
+  return ACCEL_OK;
+}
+
 static accel_status load_file(accel__tokenizer *t, const char *path, const char *directory) {
-  accel__json_file config = {0}, special_map = {0};
+  beside files = {0};
   accel__mapping map = {0};
-  accel_status status = read_optional(&t->arena, directory, "tokenizer_config.json", &config);
-  if (status == ACCEL_OK) status = read_optional(&t->arena, directory, "special_tokens_map.json", &special_map);
+  accel_status status = read_optional(&t->arena, directory, "tokenizer_config.json", &files.config);
+  if (status == ACCEL_OK) status = read_optional(&t->arena, directory, "special_tokens_map.json", &files.special_map);
   if (status == ACCEL_OK) status = accel__file_map(path, &map);
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
-  const accel__numbered kind = accel__is_m2m100(&config) ? ACCEL__M2M100 : ACCEL__MARIAN;
-  const bool numbered = accel__ends_with(path, ".spm") || (accel__ends_with(path, ".model") && kind == ACCEL__M2M100);
-  if (status == ACCEL_OK) {
-    status = accel__ends_with(path, "merges.txt") ? build_from_merges(t, &map, directory, &config)
-             : accel__ends_with(path, ".txt")     ? build_from_vocab_text(t, &map, &config, &special_map)
-             : numbered                           ? build_from_numbered(t, kind, &map, directory, &config, &special_map)
-             : accel__ends_with(path, ".model")   ? build_from_model(t, &map, &config)
-                                                  : build_from_json(t, (const char *)map.data, map.n);
-  }
-  if (status == ACCEL_OK && config.root) status = read_config(t, &config);
-  if (status == ACCEL_OK && config.root) status = apply_bos_eos(t, &config, &special_map);
-  if (status == ACCEL_OK) find_specials(t, config.root, special_map.root);
-  if (status == ACCEL_OK && numbered) accel__marian_defaults(t, kind);
+  if (status == ACCEL_OK) status = build_from_file(t, &map, path, directory, &files);
   accel__file_unmap(&map);
-  accel__json_free(&config);
-  accel__json_free(&special_map);
+  accel__json_free(&files.config);
+  accel__json_free(&files.special_map);
+  accel__json_free(&files.settings);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "text/internal.h"
+#include "text/settings.h"
 
 #define BYTE_LEVEL(prefix, regex) \
   "{\"type\":\"ByteLevel\",\"add_prefix_space\":" prefix ",\"trim_offsets\":true,\"use_regex\":" regex "}"
@@ -12,44 +13,31 @@
 
 typedef struct kind {
   const char *classes[8];
-  const char *unk, *bos, *eos, *pad, *mask; /* NULL: none */
-  const char *model;                        /* fields */
-  const char *normalizer,
-      *pre_tokenizer; /* '@' in the latter: ByteLevel with the add_prefix_space of tokenizer_config.json */
-  bool roberta;       /* <s> A </s> </s> B </s>, with the class's own tokens */
+  accel__class_tokens tokens;
+  const char *model;                      /* fields */
+  const char *normalizer, *pre_tokenizer; /* '@' in the latter: ByteLevel with add_prefix_space as the settings have it */
+  bool roberta;                           /* <s> A </s> </s> B </s>, with the class's own tokens */
 } kind;
 
 static const kind kinds[] = {
     {{"Roberta", "Bart", "Longformer", "LED", "Mvp", "Luke"},
-     "<unk>",
-     "<s>",
-     "</s>",
-     "<pad>",
-     "<mask>",
+     {.own = {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
      "",
      "null",
      "@",
      true},
     {{"Qwen2"},
-     "<|endoftext|>",
-     NULL,
-     "<|endoftext|>",
-     "<|endoftext|>",
-     NULL,
+     {.own = {NULL, "<|endoftext|>", "<|endoftext|>", NULL, "<|endoftext|>"}, .plain = true},
      "",
      "{\"type\":\"NFC\"}",
      "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT(
          "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}| "
          "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|"
          "\\\\s+(?!\\\\S)|\\\\s+",
-         "Isolated", "false") "," BYTE_LEVEL("false", "false") "]}",
+         "Isolated", "false") ",@]}",
      false},
     {{"CLIP"},
-     "<|endoftext|>",
-     "<|startoftext|>",
-     "<|endoftext|>",
-     "<|endoftext|>",
-     NULL,
+     {.own = {"<|startoftext|>", "<|endoftext|>", "<|endoftext|>", NULL, "<|endoftext|>"}},
      "\"end_of_word_suffix\":\"</w>\",\"unk_token\":\"<|endoftext|>\",",
      "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s+\"},"
      "\"content\":\" \"},"
@@ -58,8 +46,7 @@ static const kind kinds[] = {
                                                         "'d|[\\\\p{L}]+|[\\\\p{N}]|[^\\\\s\\\\p{L}\\\\p{N}]+",
                                                         "Removed", "true") "," BYTE_LEVEL("false", "true") "]}",
      true},
-    {{NULL}, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>", NULL, NULL, "", "null", "@", false}, /* GPT-2, and the rest
-                                                                                                      */
+    {{NULL}, {.own = {"<|endoftext|>", "<|endoftext|>", "<|endoftext|>"}}, "", "null", "@", false}, /* GPT-2, and the rest */
 };
 
 static const kind *kind_of(const accel__json *config) {
@@ -102,48 +89,13 @@ static accel_status put_merges(accel__buffer *b, const char *at, size_t n, const
   return accel__buffer_status(b);
 }
 
-static void put_added(accel__buffer *b, const char *text, bool lstrip, bool *first) {
-  if (!text || !*text) return;
-  accel__buffer_text(b, *first ? "{\"content\":" : ",{\"content\":");
-  *first = false;
-  put_string(b, text);
-  accel__buffer_printf(b, ",\"special\":true,\"normalized\":false,\"lstrip\":%s}", lstrip ? "true" : "false");
-}
-
-static void put_decoder_tokens(accel__buffer *b, const accel__json *config, bool *first) {
-  static const char *const flags[] = {"special", "normalized", "lstrip", "rstrip", "single_word"};
-  ACCEL_JSON_EACH(item, accel__json_get(config, "added_tokens_decoder")) {
-    const accel__json *content = accel__json_get(item, "content");
-    if (!cJSON_IsString(content) || !*content->valuestring) continue;
-    accel__buffer_text(b, *first ? "{\"content\":" : ",{\"content\":");
-    *first = false;
-    put_string(b, content->valuestring);
-    for (int i = 0; i < 5; ++i)
-      accel__buffer_printf(b, ",\"%s\":%s", flags[i], cJSON_IsTrue(accel__json_get(item, flags[i])) ? "true" : "false");
-    accel__buffer_text(b, "}");
-  }
-}
-
-/* Special tokens that added_tokens_decoder has already keep its flags: a repeated content changes nothing but them. */
-static void put_added_tokens(accel__buffer *b, const kind *k, const accel__json *config) {
-  bool first = true;
-  accel__buffer_text(b, "\"added_tokens\":[");
-  put_decoder_tokens(b, config, &first);
-  if (!accel__json_get(config, "added_tokens_decoder")) {
-    put_added(b, special(config, "bos_token", k->bos), false, &first);
-    put_added(b, special(config, "eos_token", k->eos), false, &first);
-    put_added(b, special(config, "unk_token", k->unk), false, &first);
-    put_added(b, special(config, "pad_token", k->pad), false, &first);
-    put_added(b, special(config, "mask_token", k->mask), false, &first);
-  }
-  accel__buffer_text(b, "],");
-}
-
 static accel_status put_roberta(accel__buffer *b, const kind *k, const accel__json_file *config, const accel__json *vocab,
                                 const char *name) {
   const accel__json *root = config ? config->root : NULL;
-  const char *text[2] = {special(root, "sep_token", special(root, "eos_token", k->eos)),
-                         special(root, "cls_token", special(root, "bos_token", k->bos))};
+  const bool separates = k->tokens.own[3] != NULL; /* else the tokens of beginning and end stand there (CLIP) */
+  const char *text[2] = {
+      separates ? special(root, "sep_token", k->tokens.own[3]) : special(root, "eos_token", k->tokens.own[1]),
+      separates ? special(root, "cls_token", k->tokens.own[5]) : special(root, "bos_token", k->tokens.own[0])};
   accel__buffer_text(b,
                      "\"post_processor\":{\"type\":\"RobertaProcessing\",\"trim_offsets\":true,\"add_prefix_space\":false");
   for (int i = 0; i < 2; ++i) {
@@ -157,13 +109,20 @@ static accel_status put_roberta(accel__buffer *b, const kind *k, const accel__js
   return accel__buffer_status(b);
 }
 
+/* '@': ByteLevel, which splits words itself where it stands alone. */
+static void put_pre_tokenizer(accel__buffer *b, const char *text, bool prefix) {
+  const char *at = strchr(text, '@'), *flag = prefix ? "true" : "false";
+  if (at) accel__buffer_bytes(b, text, (size_t)(at - text));
+  if (at) accel__buffer_printf(b, BYTE_LEVEL("%s", "%s"), flag, at == text ? "true" : "false");
+  accel__buffer_text(b, at ? at + 1 : text);
+}
+
 accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *merges, size_t merges_n, const char *name,
                                 const accel__json_file *config, accel__buffer *b) {
   const accel__json *root = config ? config->root : NULL;
   const kind *k = kind_of(root);
-  bool prefix = cJSON_IsTrue(accel__json_get(root, "add_prefix_space"));
   accel__buffer_text(b, "{\"version\":\"1.0\",");
-  put_added_tokens(b, k, root);
+  ACCEL_TRY(accel__put_added_tokens(root, &k->tokens, b));
   if (k->roberta) {
     accel__json_file file = {0};
     ACCEL_TRY(accel__json_parse(vocab, vocab_n, "vocab.json", &file));
@@ -171,12 +130,10 @@ accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *m
     accel__json_free(&file);
     ACCEL_TRY(status);
   }
-  accel__buffer_printf(b, "\"normalizer\":%s,\"pre_tokenizer\":%s,\"decoder\":%s,\"model\":{\"type\":\"BPE\",%s\"merges\":[",
-                       k->normalizer,
-                       strcmp(k->pre_tokenizer, "@") ? k->pre_tokenizer
-                       : prefix                      ? BYTE_LEVEL("true", "true")
-                                                     : BYTE_LEVEL("false", "true"),
-                       BYTE_LEVEL("true", "true"), k->model);
+  accel__buffer_printf(b, "\"normalizer\":%s,\"pre_tokenizer\":", k->normalizer);
+  put_pre_tokenizer(b, k->pre_tokenizer, cJSON_IsTrue(accel__json_get(root, "add_prefix_space")));
+  accel__buffer_printf(b, ",\"decoder\":%s,\"model\":{\"type\":\"BPE\",%s\"merges\":[", BYTE_LEVEL("true", "true"),
+                       k->model);
   ACCEL_TRY(put_merges(b, merges, merges_n, name));
   accel__buffer_text(b, "],\"vocab\":");
   accel__buffer_bytes(b, vocab, vocab_n);

@@ -158,9 +158,11 @@ static accel_status put_token(writer *w, const char *text, size_t n, double scor
 
 static accel_status put_text(writer *w, const char *text, double score) { return put_token(w, text, strlen(text), score); }
 
-/* The text of a special token: what tokenizer_config.json says, or the class's own. */
+static const accel__json *settings_of(const writer *w) { return w->config ? w->config->root : NULL; }
+
+/* The text of a special token: what the settings say, or the class's own. */
 static const char *special(const writer *w, const char *key, const char *own) {
-  const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
+  const accel__json *at = accel__json_get(settings_of(w), key);
   if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
   return cJSON_IsString(at) ? at->valuestring : own;
 }
@@ -321,27 +323,57 @@ static void put_flag(writer *w, const accel__json *item, const char *name) {
   accel__buffer_printf(w->b, ",\"%s\":%s", name, cJSON_IsTrue(at) ? "true" : "false");
 }
 
-/* added_tokens_decoder of tokenizer_config.json: {"32000": {"content": ..., "lstrip": ...}} */
-static accel_status put_decoder_tokens(writer *w) {
-  const accel__json *object = w->config ? accel__json_get(w->config->root, "added_tokens_decoder") : NULL;
-  ACCEL_JSON_EACH(item, object) {
-    const accel__json *content = accel__json_get(item, "content");
-    int64_t known;
-    if (!cJSON_IsString(content) || !*content->valuestring) continue;
-    size_t n = strlen(content->valuestring);
-    if (accel__map_get(&w->special, content->valuestring, n, &known)) continue;
-    ACCEL_TRY(accel__map_set(&w->special, content->valuestring, n, 1));
-    put(w, w->first ? "{\"content\":" : ",{\"content\":");
-    w->first = false;
-    accel__buffer_json_string(w->b, content->valuestring, n);
-    static const char *const flags[] = {"special", "normalized", "lstrip", "rstrip", "single_word"};
-    for (int i = 0; i < 5; ++i) put_flag(w, item, flags[i]);
-    put(w, "}");
-  }
+/* {"content": ..., "lstrip": ...} */
+static accel_status put_flagged(writer *w, const accel__json *item, bool is_special) {
+  static const char *const flags[] = {"normalized", "lstrip", "rstrip", "single_word"};
+  const accel__json *content = accel__json_get(item, "content");
+  int64_t known;
+  if (!cJSON_IsString(content) || !*content->valuestring) return ACCEL_OK;
+  size_t n = strlen(content->valuestring);
+  if (accel__map_get(&w->special, content->valuestring, n, &known)) return ACCEL_OK;
+  ACCEL_TRY(accel__map_set(&w->special, content->valuestring, n, 1));
+  put(w, w->first ? "{\"content\":" : ",{\"content\":");
+  w->first = false;
+  accel__buffer_json_string(w->b, content->valuestring, n);
+  is_special = is_special || cJSON_IsTrue(accel__json_get(item, "special"));
+  accel__buffer_printf(w->b, ",\"special\":%s", is_special ? "true" : "false");
+  for (int i = 0; i < 4; ++i) put_flag(w, item, flags[i]);
+  put(w, "}");
   return accel__buffer_status(w->b);
 }
 
+/* added_tokens_decoder: {"32000": {"content": ..., "lstrip": ...}} */
+static accel_status put_decoder_tokens(writer *w) {
+  ACCEL_JSON_EACH(item, accel__json_get(settings_of(w), "added_tokens_decoder")) ACCEL_TRY(put_flagged(w, item, false));
+  return ACCEL_OK;
+}
+
+/* A special token by name, with the flags that the settings give it. */
+static accel_status put_named(writer *w, const char *key, const char *text, bool lstrip) {
+  const accel__json *said = accel__json_get(settings_of(w), key);
+  return cJSON_IsObject(said) ? put_flagged(w, said, true) : put_added(w, text, strlen(text), true, lstrip);
+}
+
+/* What else the settings call special: members "..._token", and lists. */
+static accel_status put_others(writer *w) {
+  static const char *const lists[] = {"extra_special_tokens", "additional_special_tokens"};
+  const accel__json *root = settings_of(w), *list = accel__json_get(root, lists[0]);
+  ACCEL_JSON_EACH(member, root) {
+    if (cJSON_IsString(member) && accel__ends_with(member->string, "_token"))
+      ACCEL_TRY(put_added(w, member->valuestring, strlen(member->valuestring), true, false));
+  }
+  if (!list) list = accel__json_get(root, lists[1]);
+  ACCEL_JSON_EACH(item, list) {
+    if (cJSON_IsString(item))
+      ACCEL_TRY(put_added(w, item->valuestring, strlen(item->valuestring), true, false));
+    else
+      ACCEL_TRY(put_flagged(w, item, false));
+  }
+  return ACCEL_OK;
+}
+
 static accel_status put_added_tokens(writer *w) {
+  static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
   const family *f = w->f;
   const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos), special(w, "unk_token", f->unk),
                          special(w, "pad_token", f->pad)};
@@ -358,7 +390,7 @@ static accel_status put_added_tokens(writer *w) {
       ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
   }
   for (int i = 0; i < 4; ++i) {
-    if (named[i]) ACCEL_TRY(put_added(w, named[i], strlen(named[i]), true, false));
+    if (named[i]) ACCEL_TRY(put_named(w, keys[i], named[i], false));
   }
   ACCEL_TRY(each_code(w, put_special_code));
   char text[32];
@@ -372,7 +404,8 @@ static accel_status put_added_tokens(writer *w) {
   }
   if (f->layout == PEGASUS) ACCEL_TRY(put_added(w, "<mask_1>", 8, true, false));
   bool lstrip = f->languages != NO_LANGUAGES || f->layout == CAMEMBERT;
-  if (mask) ACCEL_TRY(put_added(w, mask, strlen(mask), true, lstrip));
+  if (mask) ACCEL_TRY(put_named(w, "mask_token", mask, lstrip));
+  ACCEL_TRY(put_others(w));
   put(w, "],");
   return accel__buffer_status(w->b);
 }
@@ -440,10 +473,15 @@ static void put_pre_tokenizer(writer *w) {
   if (llama && space && config_flag(w, "legacy", false)) text = METASPACE("always", "false");
   if (names_class(w->f->classes, "DebertaV2Tokenizer") && config_flag(w, "split_by_punct", false))
     text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":\"Isolated\"}," ALWAYS "]}";
+  const char *decoder = llama && !space ? BYTES_DECODER "]}" : w->f->decoder;
+  if (!space && strcmp(w->f->pre_tokenizer, WORDS_METASPACE) == 0 && w->f->layout != T5 && w->f->languages == NO_LANGUAGES) {
+    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE("never", "true") "]}";
+    decoder = METASPACE("never", "true");
+  }
   put(w, "\"pre_tokenizer\":");
   put(w, text);
   put(w, ",\"decoder\":");
-  put(w, llama && !space ? BYTES_DECODER "]}" : w->f->decoder);
+  put(w, decoder);
   put(w, ",");
 }
 

@@ -61,7 +61,7 @@ typedef struct accel__tokenizer_info {
   uint32_t model_max_length; /* tokens; 0 when not stated (transformers' "very large integer" too) */
   bool pad_left;             /* padding_side */
   bool truncate_left;        /* truncation_side: tokens are taken from the front of a text */
-  bool clean_up;             /* clean_up_tokenization_spaces; false where not stated, as in transformers 5 */
+  bool clean_up;             /* clean_up_tokenization_spaces; false where not stated and for BPE, as in transformers 5 */
   const char *model_type;    /* "WordPiece", "BPE", "Unigram", "WordLevel" */
   const char *continuing_subword_prefix; /* "##", or "" when the model has none: pieces inside a word begin with it */
   /* What tokenizer.json itself asks for; the caller decides whether to follow (sentence-transformers does not, it pads

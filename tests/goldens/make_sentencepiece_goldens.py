@@ -53,6 +53,23 @@ MERGES = {
     "qwen2": {"tokenizer_class": "Qwen2Tokenizer"},
 }
 
+TEXTS = {  # vocab.txt: configuration, lines in front of the vocabulary's
+    "bert_old": (None, []),
+    "mpnet": ({"do_lower_case": False, "clean_up_tokenization_spaces": True}, ["<s>", "<pad>", "</s>", "<mask>"]),
+}
+MERGES.update({"roberta_old": None, "gpt2_old": {"add_bos_token": True, "clean_up_tokenization_spaces": True}, "qwen2_old": {"add_prefix_space": True}})
+BESIDE = {  # files of before tokenizer.json: what they say goes into the settings
+    "roberta_old": {"config.json": {"model_type": "roberta"}, "added_tokens.json": {"<b>": 901, "<a>": 900},
+                    "special_tokens_map.json": {"mask_token": {"content": "<mask>", "lstrip": True, "rstrip": False, "normalized": True, "single_word": False},
+                                                "additional_special_tokens": ["<c>"]}},
+    "gpt2_old": {"config.json": {"model_type": "gpt2"}, "special_tokens_map.json": {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "[PAD]"}, "added_tokens.json": {"[PAD]": 900, "<a>": 901}},
+    "qwen2_old": {"config.json": {"model_type": "qwen3"}, "special_tokens_map.json": {"eos_token": {"content": "<|im_end|>", "lstrip": True, "rstrip": True, "normalized": False, "single_word": False},
+                                                                                     "additional_special_tokens": ["<|im_start|>"]}},
+    "bert_old": {"config.json": {"model_type": "distilbert"}, "added_tokens.json": {"<B>": 701, "<a>": 700}, "special_tokens_map.json": {"additional_special_tokens": ["<c>"]}},
+    "mpnet": {"config.json": {"model_type": "mpnet"}, "special_tokens_map.json": {"additional_special_tokens": ["<a>"]}},
+}
+OLD = ["x <a> y<b>z <c> <B> [PAD]", "it 's a test . yes , do n't", "<|im_start|>user\nhi <|im_end|> \n", "a <mask> b<mask>c"]
+
 
 TIKTOKEN = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|begin|>", "eos_token": "<|end|>", "extra_special_tokens": ["<|more|>"]}
 
@@ -87,8 +104,9 @@ def folder(name, config):
     path = os.path.join(HERE, name)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
-    with open(os.path.join(path, "tokenizer_config.json"), "w") as f:
-        json.dump(config, f)
+    for file, content in dict(BESIDE.get(name, {}), **({} if config is None else {"tokenizer_config.json": config})).items():
+        with open(os.path.join(path, file), "w") as f:
+            json.dump(content, f)
     return path
 
 
@@ -136,7 +154,16 @@ def main(wanted):
             json.dump(model["vocab"], f, separators=(",", ":"))
         with open(os.path.join(path, "merges.txt"), "w", encoding="utf-8") as f:
             f.write("#version: 0.2\n" + "".join(" ".join(m) + "\n" for m in model["merges"]))
-        expect(path, strings)
+        expect(path, strings + (OLD if name in BESIDE else []))
+    with open(os.path.join(HERE, "..", "tokenizers", "vocab_txt", "vocab.txt"), encoding="utf-8") as f:
+        vocab = f.read()
+    for name, (config, first) in TEXTS.items():
+        if wanted and name not in wanted:
+            continue
+        path = folder(name, config)
+        with open(os.path.join(path, "vocab.txt"), "w", encoding="utf-8") as f:
+            f.write("".join(t + "\n" for t in first) + vocab)
+        expect(path, strings + OLD)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def tokenize(folder, option, data):
 class Files(unittest.TestCase):
     def test_identity(self):
         names = sorted(os.listdir(FIXTURES))
-        self.assertGreaterEqual(len(names), 16)
+        self.assertGreaterEqual(len(names), 21)
         for name in names:
             folder = os.path.join(FIXTURES, name)
             with open(os.path.join(folder, "expected.json")) as f:
@@ -43,6 +43,19 @@ class Files(unittest.TestCase):
                 done = tokenize(folder, "--input", ["a"])
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("tokenizer.model", done.stderr)
+
+    def test_damaged_side_files(self):
+        """added_tokens.json, special_tokens_map.json and config.json that are none."""
+        for name, data, says in (("added_tokens.json", "[1]", "not a JSON object"), ("added_tokens.json", '{"<a>": "x"}', "'<a>' has no id"), ("added_tokens.json", '{"<a>": -1}', "'<a>' has no id"),
+                                 ("added_tokens.json", '{"<a>": 1e12}', "'<a>' has no id"), ("special_tokens_map.json", "{", "special_tokens_map.json"), ("config.json", "{]", "config.json")):
+            with self.subTest(name=name, data=data), tempfile.TemporaryDirectory() as folder:
+                for file in ("vocab.json", "merges.txt"):
+                    shutil.copy(os.path.join(FIXTURES, "gpt2", file), folder)
+                with open(os.path.join(folder, name), "w") as f:
+                    f.write(data)
+                done = tokenize(folder, "--input", ["a"])
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(says, done.stderr)
 
     def test_damaged_tiktoken(self):
         for data, says in ((b"aGk= 0\nnonsense\n", "line 2"), (b"aGk= 0\naG8= 0\n", "rank 0 comes twice"), (b"aGk= 0\naG8= 99999999\n", "line 2"), (b"aGk= 0\n!!!! 1\n", "line 2"),
