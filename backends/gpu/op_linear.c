@@ -96,7 +96,7 @@ static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, g
   gpu_int(&c, p->m);
   gpu_int(&c, p->k);
   gpu_int(&c, p->x->row_stride);
-  return gpu_dispatch_grid(&c, tiles, gpu_ceil_div(p->k, PANEL_K), 1, error);
+  return gpu_dispatch_grid(&c, gpu_ceil_div(p->k, PANEL_K), tiles, 1, error);
 }
 
 /* What panel_one.k and panel.k have in common. */
