@@ -101,7 +101,7 @@ static accel_status read_smi(accel__hardware *h, const char *text, accel__source
 
 static accel_status judge_smi(accel__hardware *h, const accel__spawned *run, accel__source *s) {
   if (run->timed_out) {
-    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi hung for %u s and was stopped", (h->timeout_ms + 999) / 1000);
+    ACCEL_FORMAT(s->error, &h->arena, "rocm-smi hung for %lld s and was stopped", (long long)(run->waited_ms + 500) / 1000);
     s->remedy = "the driver may be stuck: see dmesg";
     return ACCEL_OK;
   }

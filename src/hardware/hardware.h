@@ -39,7 +39,7 @@ typedef struct accel__hardware_params { /* {0}: all defaults */
   accel__pool *pool;         /* lent to self-tests in this process; outlives the object; may be NULL: one thread */
   const accel__cache *cache; /* where verdicts of self-tests are kept between processes; outlives the object; may be NULL */
   const char *probe; /* the helper program; NULL: ACCEL_PROBE, else beside the library's prefix, else ACCEL_PROBE_PATH */
-  uint32_t probe_timeout_ms; /* 0: 10000 */
+  uint32_t probe_timeout_ms; /* 0: 10000.  Up to six times as long where processors are what it waits for */
   const char *root;          /* put in front of /sys, /dev and /etc (tests); NULL: ACCEL_DETECT_ROOT, else "" */
 } accel__hardware_params;
 

@@ -75,7 +75,7 @@ static accel_status judge(accel__hardware *h, const accel__spawned *s, accel__js
   *verdict = ACCEL__VERDICT_CRASH;
   if (s->timed_out) {
     *verdict = ACCEL__VERDICT_HANG;
-    ACCEL_FORMAT(*why, &h->arena, "hung for %u s in the probe%s and was stopped", (h->timeout_ms + 999) / 1000,
+    ACCEL_FORMAT(*why, &h->arena, "hung for %lld s in the probe%s and was stopped", (long long)(s->waited_ms + 500) / 1000,
                  accel__or_empty(at));
     return ACCEL_OK;
   }

@@ -164,9 +164,11 @@ typedef struct accel__spawned {
   int exit_code;          /* -1: ended by a signal, or not known */
   int signal;
   bool timed_out;
+  int64_t waited_ms;
 } accel__spawned;
 /* Runs argv[0] (searched in PATH when it has no slash) in a process group of its own, stdin /dev/null; kills the group after
- * timeout_ms. ACCEL_ERROR_NOT_FOUND when there is no such program, ACCEL_ERROR_IO when it cannot be started. */
+ * timeout_ms, later (at most six times that) where it was slow for want of processors. ACCEL_ERROR_NOT_FOUND when there is
+ * no such program, ACCEL_ERROR_IO when it cannot be started. */
 accel_status accel__spawn(const char *const *argv, uint32_t timeout_ms, accel__spawned *out);
 void accel__spawned_free(accel__spawned *s);
 

@@ -59,15 +59,49 @@ static bool drain(int fd, accel__buffer *into) {
   return n > 0;
 }
 
-static void collect(int out, int err, int64_t deadline, accel__spawned *s) {
+/* How long the program may take.  Past its limit it goes on only where the machine is what is slow: while it gets processor
+ * time and has not had limit_ms of that, and at most STARVED times as long.  One that waits for ever is stopped at the
+ * limit, one that computes for ever when it has computed so long. */
+enum { STARVED = 6, WINDOWS = 4, LEAST_SHARE = 50 };
+typedef struct watch {
+  clockid_t clock; /* of the program's processor time */
+  bool has_clock, advances;
+  int64_t start, limit_ms, window, used; /* processor time at the beginning of the window */
+} watch;
+
+static watch watch_start(pid_t pid, int64_t start, uint32_t limit_ms) {
+  watch w = {.start = start, .limit_ms = limit_ms, .window = start};
+  w.has_clock = clock_getcpuclockid(pid, &w.clock) == 0;
+  return w;
+}
+
+static int64_t used_ms(const watch *w) {
+  struct timespec t;
+  if (!w->has_clock || clock_gettime(w->clock, &t)) return 0;
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Milliseconds until the next look; 0: its time is over. */
+static int watch_left(watch *w) {
+  const int64_t now = now_ms(), used = used_ms(w), length = w->limit_ms / WINDOWS + 1, passed = now - w->start;
+  if (now - w->window >= length) {
+    w->advances = (used - w->used) * LEAST_SHARE >= now - w->window;
+    w->window = now;
+    w->used = used;
+  }
+  if (passed < w->limit_ms) return w->limit_ms - passed > 1000 ? 1000 : (int)(w->limit_ms - passed);
+  return w->advances && used < w->limit_ms && passed < STARVED * w->limit_ms ? 50 : 0;
+}
+
+static void collect(int out, int err, watch *w, accel__spawned *s) {
   struct pollfd poll_fd[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
   while (poll_fd[0].fd >= 0 || poll_fd[1].fd >= 0) {
-    int64_t left = deadline - now_ms();
+    const int left = watch_left(w);
     if (left <= 0) {
       s->timed_out = true;
       return;
     }
-    int n = poll(poll_fd, 2, left > 1000 ? 1000 : (int)left);
+    int n = poll(poll_fd, 2, left);
     if (n < 0 && errno != EINTR) return;
     for (int i = 0; n > 0 && i < 2; i++)
       if (poll_fd[i].fd >= 0 && poll_fd[i].revents && !drain(poll_fd[i].fd, i ? &s->err : &s->out)) poll_fd[i].fd = -1;
@@ -76,16 +110,17 @@ static void collect(int out, int err, int64_t deadline, accel__spawned *s) {
 
 /* The pipes may be closed by a program that goes on: it has the rest of the time, too.  The group is killed while the ended
  * child still holds its number, so that no other process can have it. */
-static void finish(pid_t pid, int64_t deadline, accel__spawned *s) {
+static void finish(pid_t pid, watch *w, accel__spawned *s) {
   int status = 0;
   pid_t got = 0;
   siginfo_t info = {0};
   while (!s->timed_out && waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0) {
-    if (now_ms() >= deadline)
+    if (watch_left(w) <= 0)
       s->timed_out = true;
     else
       nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
+  s->waited_ms = now_ms() - w->start;
   kill(-pid, SIGKILL);
   while ((got = waitpid(pid, &status, 0)) < 0 && errno == EINTR) continue;
   s->exit_code = -1;
@@ -109,13 +144,14 @@ accel_status accel__spawn(const char *const *argv, uint32_t timeout_ms, accel__s
     close_pair(err);
     return accel__fail(ACCEL_ERROR_IO, "%s: no pipe: %s", argv[0], strerror(code));
   }
-  int64_t deadline = now_ms() + timeout_ms;
+  const int64_t begun = now_ms();
   int code = start(argv, out, err, &pid);
   close(out[1]);
   close(err[1]);
   if (!code) {
-    collect(out[0], err[0], deadline, s);
-    finish(pid, deadline, s);
+    watch w = watch_start(pid, begun, timeout_ms);
+    collect(out[0], err[0], &w, s);
+    finish(pid, &w, s);
   }
   close(out[0]);
   close(err[0]);

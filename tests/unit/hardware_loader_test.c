@@ -414,6 +414,26 @@ static void spawning_reports_what_happened(void **state) {
   accel__spawned_free(&s);
 }
 
+/* Past the limit: one that computes all the time is stopped, one that gets little of a processor is waited for, at most six
+ * times as long. */
+static void a_slow_machine_is_not_a_hung_driver(void **state) {
+  static const char *const spin = "while :; do :; done",
+                           *const rests =
+                               "for i in 1 2 3 4 5 6 7 8 9 10; do j=0; while [ $j -lt 9000 ]; do j=$((j+1)); done; "
+                               "sleep 0.07; done; echo done";
+  accel__spawned s;
+  (void)state;
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", spin, NULL}, 200, &s), ACCEL_OK);
+  assert_true(s.timed_out);
+  assert_in_range(s.waited_ms, 200, 3000);
+  accel__spawned_free(&s);
+  assert_int_equal(accel__spawn((const char *const[]){"/bin/sh", "-c", rests, NULL}, 500, &s), ACCEL_OK);
+  assert_false(s.timed_out);
+  assert_string_equal(s.out.data, "done\n");
+  assert_true(s.waited_ms > 500);
+  accel__spawned_free(&s);
+}
+
 /* ---- threads ---- */
 
 static void *choose_often(void *user) {
@@ -482,6 +502,7 @@ int main(void) {
       cmocka_unit_test(verdicts_are_kept),
       cmocka_unit_test(text_of_drivers_is_cleaned),
       cmocka_unit_test(spawning_reports_what_happened),
+      cmocka_unit_test(a_slow_machine_is_not_a_hung_driver),
       cmocka_unit_test(threads_may_share_it),
       cmocka_unit_test(a_refresh_keeps_old_devices),
   };
