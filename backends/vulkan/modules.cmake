@@ -1,4 +1,4 @@
-# modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, run at build:
+# modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, deflated, run at build:
 #   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<kernels.def> -DOUT=<file> -P modules.cmake
 # OUT defines vlk_modules[].  A kernel whose text did not change is not compiled again.
 file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
@@ -25,14 +25,22 @@ foreach(line IN LISTS lines)
       string(APPEND more "#extension GL_KHR_shader_subgroup_ballot : require\n")
     endif()
     file(WRITE ${IN}/${name}.comp "#version 450\n#extension GL_EXT_control_flow_attributes : require\n${more}${body}")
-    execute_process(COMMAND ${GLSLC} -O --target-env=vulkan1.1 -fshader-stage=compute -mfmt=num -o ${spirv}.new ${IN}/${name}.comp
+    execute_process(COMMAND ${GLSLC} -O --target-env=vulkan1.1 -fshader-stage=compute -o ${IN}/${name}.spv ${IN}/${name}.comp
       ERROR_VARIABLE problem RESULT_VARIABLE rc)
     if(NOT rc EQUAL 0)
       message(FATAL_ERROR "kernel ${name}:\n${problem}")
     endif()
-    file(RENAME ${spirv}.new ${spirv})
+    file(SIZE ${IN}/${name}.spv bytes)
+    file(ARCHIVE_CREATE OUTPUT ${IN}/${name}.gz PATHS ${IN}/${name}.spv FORMAT raw COMPRESSION GZip COMPRESSION_LEVEL 9)
+    file(READ ${IN}/${name}.gz flags OFFSET 3 LIMIT 1 HEX)
+    if(NOT flags STREQUAL "00")
+      message(FATAL_ERROR "kernel ${name}: gzip's header is longer than ten bytes")
+    endif()
+    file(READ ${IN}/${name}.gz deflated OFFSET 10 HEX) # past the header, which has the time
+    string(REGEX REPLACE "(..)" "0x\\1," deflated "${deflated}")
+    file(WRITE ${spirv} "static const uint8_t deflated_${name}[] = {${deflated}};\nenum { bytes_${name} = ${bytes} };\n")
   endif()
-  string(APPEND out "static const uint32_t words_${name}[] = {\n#include \"${spirv}\"\n};\n")
-  string(APPEND list "  [GPU_K_${name}] = {words_${name}, sizeof words_${name}},\n")
+  string(APPEND out "#include \"${spirv}\"\n")
+  string(APPEND list "  [GPU_K_${name}] = {deflated_${name}, sizeof deflated_${name}, bytes_${name}},\n")
 endforeach()
 file(WRITE ${OUT} "${out}const vlk_module vlk_modules[GPU_KERNELS] = {\n${list}};\n")

@@ -162,9 +162,10 @@ int32_t vlk_read(gpu_device *device, void *to, const gpu_binding *from, accel_pl
 
 /* ---- pipeline.c ---- */
 
-typedef struct vlk_module { /* SPIR-V, made at build; words NULL: the kernel is another API's */
-  const uint32_t *words;
-  size_t bytes;
+typedef struct vlk_module { /* SPIR-V, made at build and deflated (RFC 1951, a tenth of it); n 0: the kernel is another API's
+                             */
+  const uint8_t *deflated;
+  uint32_t n, bytes; /* bytes there and of the words */
 } vlk_module;
 extern const vlk_module vlk_modules[GPU_KERNELS]; /* modules.cmake */
 
