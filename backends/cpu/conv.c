@@ -314,6 +314,8 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
   c.x_codes = s ? cpu_codes_of(&s->convs, kit_operand(l->node, 0)) : CPU_CODES_NONE;
   c.residual_codes = s ? cpu_codes_of(&s->convs, kit_operand(l->node, 3)) : CPU_CODES_NONE;
   c.y_codes = s ? cpu_codes_of(&s->convs, l->node->out[0]) : CPU_CODES_NONE;
+  c.x_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 0));
+  c.residual_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 3));
   c.line = c.plane.out[1];
   flatten(&c.plane);
   return c;

@@ -10,6 +10,7 @@
 #include "cpu.h"
 #include "ops.h"
 
+static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
 enum { RUN = 32 }; /* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
 /* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two tiles, and than weights are
  * worth fetching for that the second-level cache may not keep. */
@@ -18,21 +19,22 @@ enum { PIECE_BYTES = 3 << 13, PIECE_MOST = 448, WIDE_WEIGHTS = 1 << 19, WIDE_LEA
 typedef struct coded {
   cpu_conv_call call;
   cpu_x to;
-  bool planes;                    /* x */
-  bool gathered;                  /* rows of x are copied together: blocks are all of k */
-  bool bordered;                  /* windows reach over the edge: lines of x are copied, with a border */
-  bool thin;                      /* y has one line: pieces cut it */
-  int64_t unit, units;            /* pixels of y that stay together, and how many such there are in an image */
-  int64_t band, wide;             /* lines of x under a piece at most, pixels of one */
-  int64_t row;                    /* bytes of a gathered row */
-  uint32_t pieces, strips, tasks; /* of an image; of the panels; all of them in so many */
-  uint32_t parts;                 /* of an image while it is coded */
-  int64_t *x_at, *scale_at;       /* [taps] cpu_windows */
-  float *images;                  /* planes as codes: cpu_image */
-  float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
-  cpu_coding *coding;             /* [count] */
-  char *rooms;                    /* [workers][room] */
-  int64_t room, band_at, rows_at; /* a room: the piece of y, lines of x, gathered rows */
+  bool planes;                              /* x */
+  bool gathered;                            /* rows of x are copied together: blocks are all of k */
+  bool bordered;                            /* windows reach over the edge: lines of x are copied, with a border */
+  bool thin;                                /* y has one line: pieces cut it */
+  bool tame;                                /* the biases are finite and not enormous */
+  int64_t unit, units;                      /* pixels of y that stay together, and how many such there are in an image */
+  int64_t band, wide;                       /* lines of x under a piece at most, pixels of one */
+  int64_t row;                              /* bytes of a gathered row */
+  uint32_t pieces, strips, tasks;           /* of an image; of the panels; all of them in so many */
+  uint32_t parts;                           /* of an image while it is coded */
+  int64_t *x_at, *scale_at;                 /* [taps] cpu_windows */
+  float *images;                            /* planes as codes: cpu_image */
+  float *extent, *scale, *zero;             /* [count][parts][2]; [count] */
+  cpu_coding *coding;                       /* [count] */
+  char *rooms;                              /* [workers][room] */
+  int64_t room, reach_at, band_at, rows_at; /* a room: the piece of y, what it reaches, lines of x, gathered rows */
 } coded;
 
 static cpu_image image_of(const coded *j, int64_t index) {
@@ -165,6 +167,7 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
   }
   *w = (cpu_windows){.line = line, .block = j->call.w->block, .x_at = j->x_at, .scale = x.scale, .zero = x.zero};
   w->scale_at = j->scale_at;
+  if (j->call.x_positive) w->zero = NULL;
   if (j->gathered) {
     uint8_t *rows = (uint8_t *)room + j->rows_at;
     gather(j, x.codes, lines, line, rows);
@@ -196,7 +199,27 @@ static void put_planes(const coded *j, const piece *at, const float *product, bo
                                       .alpha = c->alpha});
 }
 
-static void put_codes(const coded *j, const piece *at, const float *product) {
+static bool below(const float *x, int64_t n, float limit) { /* false where there is a NaN */
+  bool all = true;
+  for (int64_t i = 0; i < n; i++) all &= x[i] < limit;
+  return all;
+}
+
+/* Whether sums of products stay far from overflowing, so that nothing of a piece becomes NaN. */
+static bool is_tame(const coded *j, const cpu_windows *w, int64_t pixels) {
+  const int64_t blocks = j->call.w->k / w->block,
+                reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row + w->scale_at[blocks - 1] + 1;
+  return j->tame && below(w->scale, reach, TAME) && (!w->residual || below(w->residual_scale, pixels, TAME));
+}
+
+/* Where the kernel notes what the piece reaches. */
+static void note_reach(const coded *j, int64_t pixels, char *room, cpu_windows *w) {
+  if (!is_tame(j, w, pixels)) return;
+  w->high = (float *)(void *)(room + j->reach_at);
+  if (j->call.act != ACCEL_PLUGIN_ACT_RELU) w->low = w->high + pixels * j->call.kernels->vector;
+}
+
+static void put_codes(const coded *j, const piece *at, const float *product, const cpu_windows *reach) {
   const cpu_conv_call *c = &j->call;
   const cpu_image y = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs);
   c->kernels->codes_pixels(&(cpu_pixels){.x = product,
@@ -208,7 +231,9 @@ static void put_codes(const coded *j, const piece *at, const float *product) {
                                          .each = c->y_codes == CPU_CODES_LINE ? c->line : 1,
                                          .most = cpu_codes_most(j->to),
                                          .flip = cpu_codes_flip(j->to),
-                                         .positive = c->act == ACCEL_PLUGIN_ACT_RELU});
+                                         .positive = c->act == ACCEL_PLUGIN_ACT_RELU,
+                                         .high = reach->high,
+                                         .low = reach->low});
 }
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
@@ -235,11 +260,13 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
   if (c->residual && !later) {
     const cpu_image r = cpu_image_at(c->residual, at.image, cpu_area(c->plane.out), c->outputs);
     windows.residual = r.codes + at.first * c->outputs + at.channel;
-    windows.residual_scale = r.scale + at.first, windows.residual_zero = r.zero + at.first;
+    windows.residual_scale = r.scale + at.first;
+    windows.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
+  if (c->y_codes) note_reach(j, at.end - at.first, room, &windows);
   c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
   if (c->y_codes)
-    put_codes(j, &at, product);
+    put_codes(j, &at, product, &windows);
   else
     put_planes(j, &at, product, later);
 }
@@ -303,7 +330,8 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->wide = j->bordered ? (line - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1 : p->in[1];
   j->row = (k + 15) / 16 * 16;
   j->parts = 4 * workers;
-  j->band_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
+  j->reach_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
+  j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
   if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
   j->room = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
@@ -337,6 +365,8 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   lay_out(&j, call->kernels, workers, l->workspace);
   place_blocks(&j);
   const uint32_t images = (uint32_t)call->count;
+  j.tame = true;
+  for (int64_t i = 0; call->bias && i < call->outputs; i++) j.tame &= fabsf(call->bias[i]) < TAME;
   if (j.planes) {
     cpu_parallel(l, images * j.parts, extent_task, &j);
     choose_scales(&j);

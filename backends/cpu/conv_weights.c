@@ -7,6 +7,7 @@
 #include "conv_weights.h"
 #include "cpu.h"
 #include "kit/scalar.h"
+#include "ops.h"
 #include "pack.h"
 
 static bool over_rows(const accel_plugin_node *n) {
@@ -347,6 +348,17 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
   }
 }
 
+/* Results of a ReLU, and what is pooled of such. */
+static void mark_positive(const accel_plugin_program *p, const cpu_kernels *kernels, cpu_convs *c) {
+  if (cpu_codes_flip(kernels->linear[CPU_FORM_I8].x)) return;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    if (!gives_codes(p, c, i) || !c->codes[n->out[0]]) continue;
+    const bool relu = kit_attr_i(n, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) == ACCEL_PLUGIN_ACT_RELU;
+    if (pools(p, i) ? cpu_codes_positive(c, kit_operand(n, 0)) : relu) c->codes[n->out[0]] |= CPU_CODES_POSITIVE;
+  }
+}
+
 int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *kernels, const accel_plugin_format *format,
                        const accel_plugin_host *host, cpu_convs *out, accel_plugin_error *error) {
   out->at = calloc(program->n_node + 1, sizeof *out->at);
@@ -369,6 +381,7 @@ int32_t cpu_convs_open(const accel_plugin_program *program, const cpu_kernels *k
     if (rc) return rc;
   }
   lay_codes(program, out);
+  mark_positive(program, kernels, out);
   return ACCEL_PLUGIN_OK;
 }
 

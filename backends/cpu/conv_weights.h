@@ -31,13 +31,17 @@ typedef struct cpu_convs {
   cpu_conv *at;
   uint32_t n;
   int32_t *of;    /* [n_node]: index into at, -1 none */
-  uint8_t *codes; /* [n_tensor]: cpu_codes */
+  uint8_t *codes; /* [n_tensor]: cpu_codes, and CPU_CODES_POSITIVE */
 } cpu_convs;
 /* How a tensor between convolutions lies in memory: as fp32, or as codes with a scale a pixel or a line of pixels (ops.h:
  * cpu_image). */
 typedef enum cpu_codes { CPU_CODES_NONE, CPU_CODES_PIXEL, CPU_CODES_LINE } cpu_codes;
+enum { CPU_CODES_POSITIVE = 4 }; /* nothing is below 0, and 0 is the zero of all pixels */
 static inline cpu_codes cpu_codes_of(const cpu_convs *c, int32_t tensor) {
-  return tensor >= 0 ? (cpu_codes)c->codes[tensor] : CPU_CODES_NONE;
+  return tensor >= 0 ? (cpu_codes)(c->codes[tensor] & ~CPU_CODES_POSITIVE) : CPU_CODES_NONE;
+}
+static inline bool cpu_codes_positive(const cpu_convs *c, int32_t tensor) {
+  return tensor >= 0 && c->codes[tensor] & CPU_CODES_POSITIVE;
 }
 
 /* Whether operand `operand` of the node is packed here (then nobody needs its rows as they are). */

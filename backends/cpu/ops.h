@@ -23,6 +23,7 @@ typedef struct cpu_conv_call {
   const float *x, *bias, *residual;           /* [count][channels][in], [outputs] or NULL, like y or NULL */
   float *y;                                   /* [count][outputs][out] */
   cpu_codes x_codes, residual_codes, y_codes; /* where they are codes: cpu_image */
+  bool x_positive, residual_positive;         /* codes without zeros */
   int64_t line;                               /* pixels of a line of y */
   int32_t act;
   float alpha;

@@ -383,36 +383,66 @@ static double pixel_of(cpu_x to, const image *m, int64_t pixel, int64_t c) {
   return (double)m->scale[pixel] * ((is_signed(to) ? (int8_t)code : code) - (double)m->zero[pixel]);
 }
 
-/* Windows of 2x3 pixels, stride 1 or 2, over an image; with a residual, which is an image as large as the result. */
+/* As an image of elements that are not negative. */
+static void forget_zeros(image *m) {
+  for (int64_t i = 0; i < m->high * m->wide; i++) m->zero[i] = 0;
+}
+
+/* What a kernel says that y[m][n] reaches: cpu_windows.high. */
+static void check_reach(const cpu_windows *w, const float *y, int64_t m, int64_t n) {
+  const int64_t lanes = kernels.vector;
+  for (int64_t i = 0; i < m; i++) {
+    float high = 0, low = 0, got_high = 0, got_low = 0;
+    for (int64_t j = 0; j < n; j++) high = fmaxf(high, y[i * n + j]), low = fmaxf(low, -y[i * n + j]);
+    for (int64_t v = 0; v < lanes; v++) {
+      got_high = fmaxf(got_high, w->high[i * lanes + v]);
+      if (w->low) got_low = fmaxf(got_low, w->low[i * lanes + v]);
+    }
+    assert_true(got_high == high);
+    assert_true(!w->low || got_low == low);
+  }
+}
+
+/* Windows of 2x3 pixels, stride 1 or 2, over an image, or of 1x1; with a residual, which is an image as large as the result;
+ * with zeros or without, and with what y reaches. */
 static void test_windows(void **state) {
   (void)state;
-  for (int round = 0; round < 40; round++) {
-    const bool by_line = round % 2;
+  for (int round = 0; round < 80; round++) {
+    const bool by_line = round % 2, single = round % 5 > 2,
+               positive = round % 7 > 2 && !is_signed(kernels.linear[CPU_FORM_I8].x);
     const int64_t stride = pick(1, 2), lines = pick(1, 3), line = pick(1, 37), channels = pick(1, 40), n = pick(1, 70),
-                  k = 6 * channels, m = lines * line, high = (lines - 1) * stride + 2, wide = (line - 1) * stride + 3;
+                  taps = single ? 1 : 6, k = taps * channels, m = lines * line, high = (lines - 1) * stride + 2,
+                  wide = (line - 1) * stride + 3;
     linear t = make_linear(&formats[0], 1, n, k);
     const cpu_x to = kernel_of(&t)->x;
-    const image x = make_image(to, high, wide, channels, by_line), r = make_image(to, lines, line, n, false);
+    image x = make_image(to, high, wide, channels, by_line), r = make_image(to, lines, line, n, false);
+    if (positive) forget_zeros(&x), forget_zeros(&r);
     int64_t x_at[6], scale_at[6];
-    for (int b = 0; b < (by_line ? 2 : 6); b++) {
+    for (int b = 0; b < (single ? 1 : by_line ? 2 : 6); b++) {
       scale_at[b] = by_line ? b * wide : b / 3 * wide + b % 3;
       x_at[b] = scale_at[b] * channels;
     }
     cpu_windows w = {line,
                      stride * wide * channels,
-                     by_line ? 3 * channels : channels,
+                     by_line && !single ? 3 * channels : channels,
                      x_at,
                      x.scale,
-                     x.zero,
+                     positive ? NULL : x.zero,
                      stride,
                      stride * wide,
                      scale_at,
                      round % 3 ? r.code : NULL,
                      r.scale,
-                     r.zero};
+                     positive ? NULL : r.zero,
+                     NULL,
+                     NULL};
     t.shape.block = w.block;
     t.bias = filled(n);
     t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU}[pick(0, 2)];
+    if (round % 4) {
+      w.high = guard(m * kernels.vector);
+      if (t.act != ACCEL_PLUGIN_ACT_RELU) w.low = guard(m * kernels.vector);
+    }
     prepare(&t);
     float *y = guard(m * n), *again = guard(m * n);
     cpu_gemm g = gemm_of(&t, y);
@@ -426,8 +456,13 @@ static void test_windows(void **state) {
           const double at = pixel_of(to, &x, pixel, v % channels) * (double)t.w.w[j * k + v];
           want += at, size += fabs(at) + 256 * (double)x.scale[pixel] * fabs((double)t.w.w[j * k + v]);
         }
-        check("windows", y[i * n + j], activation(t.act, want), 1e-6 * size + 1e-5);
+        const bool later = w.high && t.act == ACCEL_PLUGIN_ACT_RELU; /* what is below 0 may be left as it is */
+        const double got = later ? fmax(0, y[i * n + j]) : y[i * n + j];
+        check("windows", got, activation(t.act, want), 1e-6 * size + 1e-5);
       }
+    if (w.high) {
+      check_reach(&w, y, m, n);
+    }
     g.y = again;
     for (int64_t l = 0; l < lines; l++)
       for (int64_t p = 0; p < t.panels; p++) kernel_of(&t)->run(&g, l * line, (l + 1) * line, p, p + 1);

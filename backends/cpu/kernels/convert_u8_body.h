@@ -262,6 +262,25 @@ V_INLINE void choose_steps(const int codes, const bool signs, steps *s) {
   v_store(s->zero, v_rint(v_div(low, scale)));
 }
 
+/* Lane by lane the largest of `each` rows of V. */
+V_INLINE vf largest_rows(const float *x, int64_t each) {
+  vf most[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
+  int64_t i = 0;
+  for (; i + 4 <= each; i += 4)
+    for (int m = 0; m < 4; m++) most[m] = v_max(most[m], v_load(x + (i + m) * V));
+  for (; i < each; i++) most[0] = v_max(most[0], v_load(x + i * V));
+  return v_max(v_max(most[0], most[1]), v_max(most[2], most[3]));
+}
+
+/* What group `at` of g reaches; answers NaN where something is not finite, else 0. */
+V_INLINE vf group_extent(const bool signs, const cpu_pixels *g, int64_t at, vf *low, vf *high) {
+  const int64_t k = g->each * g->channels;
+  if (!g->high) return extent_of(signs, g->x + at * k, k, low, high);
+  *high = largest_rows(g->high + at * g->each * V, g->each);
+  *low = signs ? largest_rows(g->low + at * g->each * V, g->each) : v_zero();
+  return v_mul(v_zero(), v_add(*low, *high));
+}
+
 /* Groups of k elements, each with a scale: V at a time, which are taken one by one where something is not finite. */
 V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g) {
   const int64_t k = g->each * g->channels, all = g->pixels / g->each;
@@ -270,8 +289,7 @@ V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g
     const int n = all - at < V ? (int)(all - at) : V;
     vf bad = v_zero(), low[4], high[4];
     for (int i = 0; i < n; i += 4) {
-      for (int m = 0; m < 4; m++)
-        bad = v_add(bad, extent_of(signs, g->x + (at + (i + m < n ? i + m : i)) * k, k, &low[m], &high[m]));
+      for (int m = 0; m < 4; m++) bad = v_add(bad, group_extent(signs, g, at + (i + m < n ? i + m : i), &low[m], &high[m]));
       if (signs) v_largest4(low, s.low + i);
       v_largest4(high, s.high + i);
     }
@@ -291,7 +309,9 @@ V_INLINE void code_pixels(const int codes, const bool signs, const cpu_pixels *g
 }
 
 void CPU_NAME(codes, pixels)(const cpu_pixels *g) {
-  if (g->most == 127)
+  if (g->most == 127 && g->positive)
+    code_pixels(127, false, g);
+  else if (g->most == 127)
     code_pixels(127, true, g);
   else if (g->positive)
     code_pixels(255, false, g);

@@ -42,7 +42,7 @@ V_INLINE source source_of(const cpu_gemm *g, const place *p) {
                     .block = w->block,
                     .ldx = g->ldx,
                     .scale_row = w->scale_row * (int64_t)sizeof(float),
-                    .zero = (const char *)w->zero - (const char *)w->scale};
+                    .zero = w->zero ? (const char *)w->zero - (const char *)w->scale : 0};
   x += p->row * g->ldx;
   return (source){.x = x,
                   .scale = (const char *)x + (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
@@ -70,41 +70,134 @@ V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS],
   }
 }
 
+/* ---- blocks of windows: their sums go through memory, so that few registers do for any height of tile ---- */
+
 V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
 
-/* The last block of windows: straight to columns [col, col + GEMM_COLS) of y, which are all there, without activation or
- * with a ReLU.
- */
-V_INLINE void put_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
-                        int64_t scale_row, int64_t zero, bool first, const float *tile, const cpu_gemm *g, int64_t row,
-                        int64_t col) {
+/* How a tile of windows is put together.  All but the first know no zeros of x, go straight to y, leave what is below 0 to
+ * who codes it, note what is reached, and leave the factors, which all blocks of a column share, to the last block. */
+typedef enum tile_way {
+  TILE_ANY,
+  TILE_ONE,      /* one block, no residual, a ReLU */
+  TILE_MORE,     /* no residual, a ReLU */
+  TILE_SIGNS,    /* one block, no residual, no activation */
+  TILE_RESIDUAL, /* one block, a ReLU */
+  TILE_ZEROS     /* the same; the residual has zeros */
+} tile_way;
+
+static tile_way way_of(const cpu_gemm *g) {
   const cpu_windows *w = g->windows;
-  const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
-  const uint8_t *codes = w->residual ? w->residual + row * g->ldr + col : NULL;
-  const float *code_scale = codes ? w->residual_scale + row : NULL, *code_zero = codes ? w->residual_zero + row : NULL;
-  const int64_t ldy = g->ldy, ldr = g->ldr;
-  float *y = g->y + row * ldy + col;
-  vf bias[GEMM_VECS];
-  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) bias[j] = g->bias ? v_load(g->bias + col + j * V) : v_zero();
-  MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    const char *at = scale + i * scale_row;
-    const vf s = float_at(at), z = float_at(at + zero);
+  const bool one = w && w->block >= g->k;
+  if (!w || w->zero || !w->high || (!one && (w->residual || w->low)) || (w->residual && w->low)) return TILE_ANY;
+  if (w->residual) return w->residual_zero ? TILE_ZEROS : TILE_RESIDUAL;
+  return w->low ? TILE_SIGNS : one ? TILE_ONE : TILE_MORE;
+}
+
+/* A tile of windows and its block at hand. */
+typedef struct block_at {
+  const cpu_gemm *g;
+  const float *factors;
+  const char *scale;
+  int64_t scale_row, zero;  /* bytes to the next row's scale, to a scale's zero; zero 0: none */
+  int64_t rows, row, col;   /* col: to columns [col, col + GEMM_COLS) of y, which are all there, else -1 */
+  bool first, last, begins; /* of the blocks; begins: this is the first panel of a call */
+} block_at;
+
+/* A block that is not the last one that goes to y: to `tile`. */
+V_INLINE void add_sums(const bool lean, const block_at *b, const int32_t *sums, float *tile) {
+  const int64_t rows = b->rows, scale_row = b->scale_row, zero = b->zero;
+  const bool first = b->first;
+  const float *factors = b->factors;
+  const char *at = b->scale;
+  for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, at += scale_row) {
+    const vf s = float_at(at), z = !lean && zero ? float_at(at + zero) : v_zero();
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
-               value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
-      vf v = v_fma(s, value, bias[j]);
-      if (!first) v = v_add(v, v_load(tile + i * GEMM_COLS + j * V));
-      if (codes) v = v_fma(v_set(code_scale[i]), v_sub(load_codes(codes + i * ldr + j * V), v_set(code_zero[i])), v);
-      v_store(y + i * ldy + j * V, v_max(least, v)); /* a NaN stays */
+      vf value = i_float(i_load(sums + j * V));
+      if (!lean) value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), v_mul(v_load(factors + j * V), value));
+      v_store(tile + j * V, first ? v_mul(s, value) : v_fma(s, value, v_load(tile + j * V)));
     }
+  }
+}
+
+/* The last block, without activation or with a ReLU. */
+V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sums, const float *tile) {
+  const cpu_gemm *g = b->g;
+  const cpu_windows *w = g->windows;
+  const bool any = way == TILE_ANY, first = any ? b->first : way != TILE_MORE, begins = b->begins,
+             reach = any ? w->high != NULL : true, signs = any ? reach && w->low : way == TILE_SIGNS,
+             adds = any ? w->residual != NULL : way == TILE_RESIDUAL || way == TILE_ZEROS,
+             moved = any ? adds && w->residual_zero : way == TILE_ZEROS;
+  const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
+  const int64_t rows = b->rows, scale_row = b->scale_row, zero = any ? b->zero : 0, ldy = g->ldy, ldr = g->ldr;
+  const uint8_t *codes = adds ? w->residual + b->row * ldr + b->col : NULL;
+  const float *code_scale = adds ? w->residual_scale + b->row : NULL, *code_zero = moved ? w->residual_zero + b->row : NULL;
+  const char *at = b->scale;
+  float *y = g->y + b->row * ldy + b->col, *highs = reach ? w->high + b->row * V : NULL,
+        *lows = signs ? w->low + b->row * V : NULL;
+  vf bias[GEMM_VECS], factor[GEMM_VECS], sum[GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+    bias[j] = g->bias ? v_load(g->bias + b->col + j * V) : v_zero();
+    factor[j] = v_load(b->factors + j * V);
+    sum[j] = v_load(b->factors + GEMM_COLS + j * V);
+  }
+  for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, y += ldy, at += scale_row) {
+    const vf s = float_at(at), z = zero ? float_at(at + zero) : v_zero();
+    vf high = v_zero(), low = v_zero();
+    if (reach && !begins) {
+      high = v_load(highs + i * V);
+      if (signs) low = v_load(lows + i * V);
+    }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      vf v = i_float(i_load(sums + j * V));
+      if (any) {
+        v = v_fma(s, v_fnma(z, sum[j], v_mul(factor[j], v)), bias[j]);
+        if (!first) v = v_add(v, v_load(tile + j * V));
+      } else {
+        v = v_fma(factor[j], first ? v_mul(s, v) : v_fma(s, v, v_load(tile + j * V)), bias[j]);
+      }
+      if (adds) {
+        const vf code = load_codes(codes + j * V);
+        v = v_fma(v_set(code_scale[i]), moved ? v_sub(code, v_set(code_zero[i])) : code, v);
+      }
+      if (any) v = v_max(least, v); /* a NaN stays */
+      v_store(y + j * V, v);
+      if (reach) high = v_max(high, v);
+      if (signs) low = v_max(low, v_sub(v_zero(), v));
+    }
+    if (adds) codes += ldr;
+    if (reach) v_store(highs + i * V, high);
+    if (signs) v_store(lows + i * V, low);
+  }
+}
+
+#define TAKE(way)                 \
+  case way:                       \
+    put_sums(way, b, sums, tile); \
+    return;
+
+static void take_sums(tile_way way, const block_at *b, const int32_t *sums, float *tile) {
+  if (!b->last || b->col < 0) {
+    if (way != TILE_ANY && b->col >= 0)
+      add_sums(true, b, sums, tile);
+    else
+      add_sums(false, b, sums, tile);
+    return;
+  }
+  switch (way) {
+    TAKE(TILE_ANY)
+    TAKE(TILE_ONE)
+    TAKE(TILE_MORE)
+    TAKE(TILE_SIGNS)
+    TAKE(TILE_RESIDUAL)
+    TAKE(TILE_ZEROS)
   }
 }
 
 /* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
  *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w).
  * col: of windows whose tile goes straight to y, else -1. */
-V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile,
-                       const char *ahead, int64_t ahead_step) {
+V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const char *panel, int64_t col, tile_way way,
+                       bool begins, float *tile, const char *ahead, int64_t ahead_step) {
   const source from = source_of(g, p);
   const cpu_windows *windows = g->windows;
   const char *w = panel;
@@ -121,20 +214,26 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
     dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
-    if (left == k && col >= 0)
-      put_block(rows, sum, factors, scale, from.scale_row, from.zero, b == 0, tile, g, p->row, col);
-    else
+    if (windows) {
+      int32_t sums[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) i_store(sums + i * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);
+      }
+      take_sums(way, &(block_at){g, factors, scale, from.scale_row, from.zero, rows, p->row, col, b == 0, left == k, begins},
+                sums, tile);
+    } else {
       add_block(rows, sum, factors, scale, from.scale_row, from.zero, b == 0, tile);
+    }
     TILE_STAYS();
   }
 }
 
-typedef void tile_fn(const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile, const char *ahead,
-                     int64_t ahead_step);
-#define DOT_TILE(rows)                                                                                    \
-  static void tile_##rows(const cpu_gemm *g, const place *p, const char *panel, int64_t col, float *tile, \
-                          const char *ahead, int64_t step) {                                              \
-    multiply(rows, g, p, panel, col, tile, ahead, step);                                                  \
+typedef void tile_fn(const cpu_gemm *g, const place *p, const char *panel, int64_t col, tile_way way, bool begins,
+                     float *tile, const char *ahead, int64_t ahead_step);
+#define DOT_TILE(rows)                                                                                                  \
+  static void tile_##rows(const cpu_gemm *g, const place *p, const char *panel, int64_t col, tile_way way, bool begins, \
+                          float *tile, const char *ahead, int64_t step) {                                               \
+    multiply(rows, g, p, panel, col, way, begins, tile, ahead, step);                                                   \
   }
 DOT_TILES
 
@@ -148,17 +247,21 @@ static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
 
 /* ---- a finished tile of windows ---- */
 
-#define FINISH_WINDOWS(act)                                                                                 \
-  case act:                                                                                                 \
-    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {                                    \
-      const vf s = v_set(r ? w->residual_scale[row + i] : 0), z = v_set(r ? w->residual_zero[row + i] : 0); \
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                                    \
-        vf v = v_add(v_load(tile + j * V), bias[j]);                                                        \
-        if (r) v = v_fma(s, v_sub(load_codes(r + j * V), z), v);                                            \
-        v_store(y + j * V, v_act(act, v, alpha));                                                           \
-      }                                                                                                     \
-      if (r) r += g->ldr;                                                                                   \
-    }                                                                                                       \
+static inline float residual_zero(const cpu_windows *w, int64_t row) {
+  return w->residual && w->residual_zero ? w->residual_zero[row] : 0.0f;
+}
+
+#define FINISH_WINDOWS(act)                                                                         \
+  case act:                                                                                         \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {                            \
+      const vf s = v_set(r ? w->residual_scale[row + i] : 0), z = v_set(residual_zero(w, row + i)); \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                            \
+        vf v = v_add(v_load(tile + j * V), bias[j]);                                                \
+        if (r) v = v_fma(s, v_sub(load_codes(r + j * V), z), v);                                    \
+        v_store(y + j * V, v_act(act, v, alpha));                                                   \
+      }                                                                                             \
+      if (r) r += g->ldr;                                                                           \
+    }                                                                                               \
     return;
 
 /* The last columns, and rare activations. */
@@ -171,16 +274,15 @@ static void finish_windows_slowly(const cpu_gemm *g, float *tile, int64_t row, i
     const uint8_t *r = w->residual ? w->residual + (row + i) * g->ldr + col : NULL;
     for (int64_t j = 0; r && j < cols; j++) {
       const float code = DOT_X == CPU_X_S8B ? (float)(int8_t)r[j] : (float)r[j];
-      t[j] += w->residual_scale[row + i] * (code - w->residual_zero[row + i]);
+      t[j] += w->residual_scale[row + i] * (code - residual_zero(w, row + i));
     }
     activate(g->act, g->alpha, t, t, GEMM_COLS);
     for (int64_t j = 0; j < cols; j += V) v_storen(y + j, v_load(t + j), cols - j);
   }
 }
 
-static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+static void finish_columns(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t col) {
   const cpu_windows *w = g->windows;
-  const int64_t col = panel * GEMM_COLS;
   if (g->n - col >= GEMM_COLS) {
     vf bias[GEMM_VECS], alpha = v_set(g->alpha);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) bias[j] = g->bias ? v_load(g->bias + col + j * V) : v_zero();
@@ -192,6 +294,23 @@ static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t 
     }
   }
   finish_windows_slowly(g, tile, row, rows, col);
+}
+
+/* The rest of cpu_windows.high. */
+static void finish_windows(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel, bool begins) {
+  const cpu_windows *w = g->windows;
+  const int64_t col = panel * GEMM_COLS, cols = g->n - col < GEMM_COLS ? g->n - col : GEMM_COLS;
+  finish_columns(g, tile, row, rows, col);
+  if (!w->high) return;
+  for (int64_t i = row; i < row + rows; i++) {
+    vf high = begins ? v_zero() : v_load(w->high + i * V), low = begins || !w->low ? v_zero() : v_load(w->low + i * V);
+    for (int64_t j = 0; j < cols; j += V) {
+      const vf v = v_loadn(g->y + i * g->ldy + col + j, cols - j);
+      high = v_max(high, v), low = v_max(low, v_sub(v_zero(), v));
+    }
+    v_store(w->high + i * V, high);
+    if (w->low) v_store(w->low + i * V, low);
+  }
 }
 
 /* Whether tiles of windows go to y from registers. */
@@ -218,6 +337,7 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const char *w = g->w;
   const bool few = row_end - row <= FEW_ROWS;
+  const tile_way way = way_of(g);
   place from = place_of(g, row);
   while (from.row < row_end) {
     const int64_t tiles = block_tiles(g, tiles_in(g, from, row_end)), step = ROUND * DOT_STEP / tiles;
@@ -228,9 +348,9 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
       for (int64_t t = 0; t < tiles; t++) { /* each tile brings its part of the next panel */
         const char *ahead = few ? w + p * g->panel_bytes + FAR : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
         const int64_t rows = height_at(g, &stop, row_end);
-        tile_of[rows](g, &stop, w + p * g->panel_bytes, col, tile, ahead, step);
+        tile_of[rows](g, &stop, w + p * g->panel_bytes, col, way, p == panel, tile, ahead, step);
         if (col < 0 && g->windows)
-          finish_windows(g, tile, stop.row, rows, p);
+          finish_windows(g, tile, stop.row, rows, p, p == panel);
         else if (col < 0)
           finish(g, tile, stop.row, rows, p);
         step_rows(g, &stop, rows);

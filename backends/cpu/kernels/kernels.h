@@ -77,11 +77,15 @@ typedef struct cpu_windows {
   int64_t block;                 /* k that are neighbours and have one scale; k is a multiple of it.  Up to 15 bytes behind a
                                     block are read */
   const int64_t *x_at;           /* [k / block]: where a block begins, in bytes from its row's beginning */
-  const float *scale, *zero;     /* x = (code - zero) * scale: of row 0, */
+  const float *scale, *zero;     /* x = (code - zero) * scale: of row 0; zero NULL: 0 all over */
   int64_t scale_row, scale_line; /* floats further in the next row, the next line, */
   const int64_t *scale_at;       /* [k / block] and in a block */
   const uint8_t *residual;       /* codes [rows][ldr], or NULL */
-  const float *residual_scale, *residual_zero; /* [rows] */
+  const float *residual_scale, *residual_zero; /* [rows]; residual_zero NULL: 0 */
+  /* What y reaches, lane by lane of a vector, for who codes it next (cpu_pixels); NULL: nobody asks.  high[rows][vector]:
+   * the largest of 0 and y, low likewise of 0 and -y; they begin anew with the first panel of a call.  Only where no NaN can
+   * arise.  low NULL: act is a ReLU, which may be left to who codes y. */
+  float *high, *low;
 } cpu_windows;
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 

@@ -169,7 +169,8 @@ typedef struct cpu_pixels {
   int64_t pixels, channels, each;
   int32_t most; /* 255, 127 */
   uint8_t flip;
-  bool positive; /* no element is below 0 */
+  bool positive;           /* elements below 0 count as 0 */
+  const float *high, *low; /* as in cpu_windows, low only where not positive; NULL: not known yet */
 } cpu_pixels;
 typedef void cpu_codes_pixels_fn(const cpu_pixels *g);
 
