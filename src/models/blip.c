@@ -294,6 +294,19 @@ static void match(accel__build *b, blip *m, other *o) {
                     false);
   seen_outputs(b, m, false);
   accel__add_output(b, "question_embeds", x, false, false);
+  /* use_itm_head=False: both towers apart, as unit vectors [pictures, texts] */
+  const int32_t texts = b->space;
+  accel__tensor words = text(b, m, NULL, false, "text_encoder."), side[2];
+  side[1] = accel__dense_layer(b, accel__first_rows(b, words), m->matching, true, -1, NULL, "text_proj");
+  b->space = m->seen_space;
+  side[0] = accel__first_rows(b, m->seen);
+  side[0] = accel__dense_layer(b, side[0], m->matching, true, -1, NULL, "vision_proj");
+  b->space = texts;
+  for (int i = 0; i < 2; i++) side[i] = accel__unit_rows(b, side[i]);
+  accel__attr attr = ACCEL_I(TRANS_B, 1);
+  accel__tensor score = accel__node(b->p, ACCEL_PLUGIN_OP_MATMUL, side, 2, &attr, 1, NULL, 1);
+  accel__add_output(b, "use_itm_head=false.itm_score", score, true, false);
+  accel__add_output(b, "use_itm_head=false.question_embeds", words, true, false);
 }
 
 /* CLIP's comparison of the two towers; here there may be more texts than pictures. */
@@ -316,7 +329,8 @@ static void compare(accel__build *b, blip *m) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  static const char *const args[] = {"interpolate_pos_encoding", NULL};
+  static const char *const args[] = {"interpolate_pos_encoding", NULL}, *const matching_args[] = {"interpolate_pos_encoding",
+                                                                                                  "use_itm_head", NULL};
   static const accel__rename alone[] = {{"vision_model.", ""}, {NULL, NULL}};
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
@@ -325,7 +339,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (m == NULL || o == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   const bool vision = strcmp(architecture, "BlipVisionModel") == 0;
   ACCEL_TRY(read_config(&b, m, !vision));
-  model->args = args;
+  model->args = accel__is_class(&b, "ForImageTextRetrieval") ? matching_args : args;
   if (vision) {
     b.spelling[0] = alone;
     b.B = accel__symbol(b.p, "B", 1, 0, 1);

@@ -194,7 +194,8 @@ static void build_audio(accel__build *b, clap *m) {
   accel__program *p = b->p;
   const accel__size2 pad = {(m->patch.h - m->step.h) / 2, (m->patch.w - m->step.w) / 2};
   const accel__conv patch = {.out = m->swin.embed, .kernel = m->patch, .stride = m->step, .pad = pad, .bias = true};
-  accel__size2 grid = {m->spec / m->step.h, m->spec / m->step.w}, end = grid;
+  accel__grid grid = {accel__const_dim(p, m->spec / m->step.h), accel__const_dim(p, m->spec / m->step.w)}, end;
+  accel__size2 last = {0, 0};
   b->scope = "audio_model.";
   accel__tensor x = picture(b, m, m->fusion ? 4 : m->channels), whole;
   whole = accel__conv2d(b, m->fusion ? accel__slice(p, x, 1, 0, 1) : x, &patch, "audio_encoder.patch_embed.proj");
@@ -209,7 +210,8 @@ static void build_audio(accel__build *b, clap *m) {
   const int64_t ratio = m->spec / m->mels, c = m->swin.embed << (m->swin.stages - 1),
                 tall = (m->spec >> (m->swin.stages - 1)) / m->step.h;
   const int64_t across = (m->spec >> (m->swin.stages - 1)) / m->step.w, bins = tall / ratio;
-  if (bins < 1 || tall != end.h || across != end.w || tall % bins != 0) {
+  if (!accel__dim_value(p, end.h, &last.h) || !accel__dim_value(p, end.w, &last.w)) return;
+  if (bins < 1 || tall != last.h || across != last.w || tall % bins != 0) {
     accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED, "spec_size %lld does not fall into the stages of this tower",
                         (long long)m->spec);
     return;

@@ -183,8 +183,9 @@ typedef struct accel__model {
   uint32_t n_inputs;
   const accel__model_output *outputs; /* [n_outputs] of entry "forward" */
   uint32_t n_outputs;
-  const char *const
-      *args; /* NULL-terminated: further arguments of forward that the program obeys whatever they are; NULL: none */
+  /* NULL-terminated: further arguments of forward that the program obeys whatever they are; NULL: none.  Where false gives
+   * other results, these are outputs of their own, named "use_itm_head=false.itm_score" */
+  const char *const *args;
   const accel__model_entry *entries; /* [n_entries] */
   uint32_t n_entries;
   /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the architecture's own */

@@ -1,5 +1,4 @@
-/* swin.c - Swin Transformer (transformers' SwinModel and classifier), and the windowed stages that CLAP shares.  Built for
- * images of the config's size: which layers shift their windows depends on it. */
+/* swin.c - Swin Transformer (transformers' SwinModel and classifier), and the windowed stages that CLAP shares. */
 #include "models/swin.h"
 
 #include <stdio.h>
@@ -40,40 +39,101 @@ accel_status accel__swin_read(accel__build *b, const char *heads_key, accel__swi
 
 /* The windows of one grid: where their rows come from and go back to. */
 typedef struct windows {
-  int64_t h, w, window, shift; /* grid; rows of a window to a side; cyclic shift */
-  int64_t rows, cols;          /* of the padded grid */
-  accel__tensor to, from;      /* int32 [rows*cols]: row of the grid, h*w for padding; int32 [h*w] */
-  accel__tensor apart;         /* [windows, 1, S, S]: -100 between rows of different regions; -1 without shift */
+  accel__grid grid, across; /* rows to a side; windows to a side, the last ones padded */
+  int64_t window;           /* rows of a window to a side */
+  bool padded;              /* false: the windows are known to fill the grid */
+  accel__dim n, all, count; /* rows of the grid, rows of all windows, windows */
+  accel__tensor to, from;   /* int32 [all]: row of the grid, n for padding; int32 [n] */
+  accel__tensor apart;      /* [count, 1, S, S]: -100 between rows of different regions; -1 without shift */
 } windows;
 
-static bool fill_tables(const windows *p, int32_t *to, int32_t *from, int32_t *region) {
-  const int64_t size = p->window, across = p->cols / size;
-  for (int64_t i = 0; i < p->rows * p->cols; i++) {
-    int64_t win = i / (size * size), in = i % (size * size);
-    int64_t y = win / across * size + in / size, x = win % across * size + in % size; /* in the shifted grid */
-    int64_t from_y = (y + p->shift) % p->rows, from_x = (x + p->shift) % p->cols;
-    bool inside = from_y < p->h && from_x < p->w;
-    to[i] = (int32_t)(inside ? from_y * p->w + from_x : p->h * p->w);
-    if (inside) from[from_y * p->w + from_x] = (int32_t)i;
-    region[i] = (int32_t)(((y >= p->rows - size) + (y >= p->rows - p->shift)) * 3 + (x >= p->cols - size) +
-                          (x >= p->cols - p->shift));
-  }
-  return true;
+static accel__tensor sum_of(accel__build *b, accel__tensor x, accel__tensor y) {
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
+}
+static accel__tensor less(accel__build *b, accel__tensor x, accel__tensor y) {
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_SUB, x, y);
+}
+static accel__tensor product(accel__build *b, accel__tensor x, accel__tensor y) {
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, y);
+}
+/* 1 where whole numbers are above 0. */
+static accel__tensor positive(accel__build *b, accel__tensor x) { return accel__clamp(b, x, 0.0, 1.0); }
+/* A dim as a number: F32 [1]. */
+static accel__tensor number(accel__build *b, accel__dim n) {
+  return accel__affine(b, accel__reduce_last(b, accel__count(b, n)), 1.0, 1.0);
+}
+static accel__tensor column(accel__build *b, accel__tensor x, accel__dim n) {
+  return accel__reshape(b->p, x, 2, (accel__dim[]){n, accel__const_dim(b->p, 1)});
 }
 
-static accel_status plan_windows(accel__build *b, windows *p) {
-  const int64_t s = p->window * p->window, n = p->rows * p->cols, count = n / s;
-  int32_t *to = accel__arena_array(b->arena, (size_t)n, 4), *from = accel__arena_array(b->arena, (size_t)(p->h * p->w), 4);
-  int32_t *region = accel__arena_array(b->arena, (size_t)n, 4);
-  float *apart = p->shift > 0 ? accel__arena_array(b->arena, (size_t)(n * s), sizeof *apart) : NULL;
-  if (to == NULL || from == NULL || region == NULL || (p->shift > 0 && apart == NULL)) return ACCEL_ERROR_OUT_OF_MEMORY;
-  fill_tables(p, to, from, region);
-  for (int64_t i = 0; p->shift > 0 && i < n; i++)
-    for (int64_t j = 0; j < s; j++) apart[i * s + j] = region[i] == region[i / s * s + j] ? 0.0f : -100.0f;
-  p->to = accel__constant_i32(b->p, "windows", 1, &n, to);
-  p->from = accel__constant_i32(b->p, "windows_back", 1, (int64_t[]){p->h * p->w}, from);
-  p->apart = p->shift > 0 ? accel__constant_f32(b->p, "windows_apart", 4, (int64_t[]){count, 1, s, s}, apart) : -1;
-  return ACCEL_OK;
+/* One side of the grid: F32 numbers, exact up to 2^24. */
+typedef struct swin_side {
+  accel__tensor at;     /* [windows*size]: place of the grid that a place of the shifted, padded side shows */
+  accel__tensor inside; /* 1, or 0 where that is padding */
+  accel__tensor region; /* 0, 1, 2: what the shift brought together */
+  accel__tensor window; /* [n]: which window a place of the grid is in, */
+  accel__tensor in;     /* and where in it */
+} swin_side;
+
+static swin_side plan_side(accel__build *b, accel__dim n, accel__dim across, int64_t size, accel__tensor shift) {
+  accel__dim all = accel__times(b, across, accel__const_dim(b->p, size));
+  accel__tensor i = accel__count(b, all), end = number(b, all), t = accel__count(b, n);
+  swin_side s = {.at = i};
+  if (shift >= 0) {
+    s.at = sum_of(b, i, shift);
+    s.at = less(b, s.at, product(b, positive(b, accel__affine(b, less(b, s.at, end), 1.0, 1.0)), end));
+    t = less(b, t, shift);
+    t = sum_of(b, t, product(b, positive(b, accel__affine(b, t, -1.0, 0.0)), end));
+    s.region = sum_of(b, positive(b, accel__affine(b, less(b, i, end), 1.0, (double)size + 1)),
+                      positive(b, accel__affine(b, sum_of(b, less(b, i, end), shift), 1.0, 1.0)));
+  }
+  s.inside = positive(b, less(b, number(b, n), s.at));
+  s.window = accel__affine(b, t, 1.0 / (double)size, 0.5 / (double)size);
+  s.window = accel__cast(b, accel__cast(b, s.window, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
+  s.in = less(b, t, accel__affine(b, s.window, (double)size, 0.0));
+  return s;
+}
+
+/* [rows, columns] of all windows' grid, window by window: [count, S]. */
+static accel__tensor by_window(accel__build *b, const windows *p, accel__tensor x) {
+  accel__dim m = accel__const_dim(b->p, p->window);
+  x = accel__reshape(b->p, x, 4, (accel__dim[]){p->across.h, m, p->across.w, m});
+  x = accel__transpose(b, x, 4, (int64_t[]){0, 2, 1, 3});
+  return accel__reshape(b->p, x, 2, (accel__dim[]){p->count, accel__const_dim(b->p, p->window * p->window)});
+}
+
+static void plan_windows(accel__build *b, windows *p, bool shifted) {
+  accel__program *g = b->p;
+  const int64_t m = p->window, s = m * m;
+  accel__dim size = accel__const_dim(g, m), one = accel__const_dim(g, 1), square = accel__const_dim(g, s);
+  p->across = (accel__grid){accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.h, size),
+                            accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.w, size)};
+  accel__dim rows = accel__times(b, p->across.h, size);
+  p->count = accel__times(b, p->across.h, p->across.w);
+  p->n = accel__times(b, p->grid.h, p->grid.w);
+  p->all = accel__times(b, p->count, square);
+  accel__tensor shift = -1;
+  if (shifted) { /* half a window, where more than one stands side by side in both directions */
+    accel__tensor least = accel__binary(g, ACCEL_PLUGIN_BINARY_MIN, number(b, p->grid.h), number(b, p->grid.w));
+    shift = accel__affine(b, positive(b, accel__affine(b, least, 1.0, -(double)m)), (double)(m / 2), 0.0);
+  }
+  const swin_side y = plan_side(b, p->grid.h, p->across.h, m, shift), x = plan_side(b, p->grid.w, p->across.w, m, shift);
+  accel__tensor outside = product(b, number(b, p->grid.h), number(b, p->grid.w)); /* [1]: n */
+  accel__tensor to = sum_of(b, column(b, product(b, y.at, number(b, p->grid.w)), rows), x.at);
+  to = product(b, less(b, to, outside), product(b, column(b, y.inside, rows), x.inside));
+  to = accel__cast(b, sum_of(b, by_window(b, p, to), outside), ACCEL_PLUGIN_I32);
+  p->to = accel__reshape(g, to, 1, &p->all);
+  accel__tensor from = product(b, y.window, accel__affine(b, number(b, p->across.w), (double)s, 0.0));
+  from = column(b, sum_of(b, from, accel__affine(b, y.in, (double)m, 0.0)), p->grid.h);
+  from = sum_of(b, from, sum_of(b, accel__affine(b, x.window, (double)s, 0.0), x.in));
+  p->from = accel__reshape(g, accel__cast(b, from, ACCEL_PLUGIN_I32), 1, &p->n);
+  p->apart = -1;
+  if (!shifted) return;
+  accel__tensor region = sum_of(b, column(b, accel__affine(b, y.region, 3.0, 0.0), rows), x.region);
+  region = by_window(b, p, region);
+  region = less(b, accel__reshape(g, region, 4, (accel__dim[]){p->count, one, square, one}),
+                accel__reshape(g, region, 4, (accel__dim[]){p->count, one, one, square}));
+  p->apart = accel__affine(b, positive(b, accel__unary(g, ACCEL_PLUGIN_UNARY_ABS, region)), -100.0, 0.0);
 }
 
 /* Rows of x [B,n,C] by number: [B,m,C]. */
@@ -106,13 +166,13 @@ static accel__tensor block(accel__build *b, const accel__swin *c, const windows 
   accel__program *g = b->p;
   const int64_t s = p->window * p->window;
   accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_before", path), part[3];
-  if (p->rows != p->h || p->cols != p->w) { /* a row of zeros for the padding */
+  if (p->padded) { /* a row of zeros for the padding */
     const int64_t pads[6] = {0, 0, 0, 0, 1, 0};
     accel__attr attr[] = {ACCEL_IV(PADS, pads, 6), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
     y = accel__node(g, ACCEL_PLUGIN_OP_PAD, &y, 1, attr, 2, NULL, 1);
   }
   y = take(b, y, p->to);
-  accel__dim per_window = accel__const_dim(g, s), wins = accel__times(b, b->B, accel__const_dim(g, p->rows * p->cols / s));
+  accel__dim per_window = accel__const_dim(g, s), wins = accel__times(b, b->B, p->count);
   y = accel__reshape(g, y, 2, (accel__dim[]){accel__times(b, wins, per_window), accel__const_dim(g, dim)});
   accel__attention how = accel__attention_of(b, heads);
   how.q_space = how.kv_space = accel__space_fixed(g, "windows", per_window, wins);
@@ -123,7 +183,7 @@ static accel__tensor block(accel__build *b, const accel__swin *c, const windows 
     part[i] = accel__dense_layer(b, y, dim, c->qkv_bias, -1, NULL, "%s.attention.self.%s", path, names[i]);
   y = accel__attend(b, part[0], part[1], part[2], &how);
   y = accel__dense_layer(b, y, dim, true, -1, NULL, "%s.attention.output.dense", path);
-  y = accel__reshape(g, y, 3, (accel__dim[]){b->B, accel__const_dim(g, p->rows * p->cols), accel__const_dim(g, dim)});
+  y = accel__reshape(g, y, 3, (accel__dim[]){b->B, p->all, accel__const_dim(g, dim)});
   x = accel__binary(g, ACCEL_PLUGIN_BINARY_ADD, x, take(b, y, p->from));
   y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_after", path);
   y = accel__dense_layer(b, y, (int64_t)((double)dim * c->mlp_ratio), true, -1, &c->act, "%s.intermediate.dense", path);
@@ -131,67 +191,69 @@ static accel__tensor block(accel__build *b, const accel__swin *c, const windows 
 }
 
 /* Squares of 2x2 rows side by side, normed, halved in width: [B,n,C] -> [B,n/4,2C]. */
-static accel__tensor merge(accel__build *b, accel__tensor x, accel__size2 *grid, int64_t dim, const char *path) {
+static accel__tensor merge(accel__build *b, accel__tensor x, accel__grid *grid, int64_t dim, const char *path) {
   accel__program *g = b->p;
-  const int64_t h = (grid->h + 1) / 2, w = (grid->w + 1) / 2;
-  accel__dim c = accel__const_dim(g, dim);
+  accel__dim c = accel__const_dim(g, dim), two = accel__const_dim(g, 2);
+  accel__dim h = accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, grid->h, two),
+             w = accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, grid->w, two);
+  int64_t sides[2] = {0, 0};
   accel__tensor part[4];
-  x = accel__reshape(g, x, 4, (accel__dim[]){b->B, accel__const_dim(g, grid->h), accel__const_dim(g, grid->w), c});
-  if (grid->h % 2 != 0 || grid->w % 2 != 0) {
-    const int64_t pads[8] = {0, 0, 0, 0, 0, grid->h % 2, grid->w % 2, 0};
+  x = accel__reshape(g, x, 4, (accel__dim[]){b->B, grid->h, grid->w, c});
+  if (!accel__dim_value(g, grid->h, &sides[0]) || !accel__dim_value(g, grid->w, &sides[1]) ||
+      (sides[0] | sides[1]) % 2 != 0) {
+    const int64_t pads[8] = {0, 0, 0, 0, 0, 1, 1, 0}; /* of an even side it is cut off below */
     accel__attr attr[] = {ACCEL_IV(PADS, pads, 8), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
     x = accel__node(g, ACCEL_PLUGIN_OP_PAD, &x, 1, attr, 2, NULL, 1);
   }
+  int64_t y1 = accel__times(b, h, two), x1 = accel__times(b, w, two);
   for (int64_t i = 0; i < 4; i++) { /* column by column, rows inside */
-    int64_t y0 = accel__const_dim(g, i % 2), y1 = accel__const_dim(g, 2 * h), x0 = accel__const_dim(g, i / 2),
-            x1 = accel__const_dim(g, 2 * w);
+    int64_t y0 = accel__const_dim(g, i % 2), x0 = accel__const_dim(g, i / 2);
     accel__attr down[] = {ACCEL_I(AXIS, 1), ACCEL_D(START, &y0, 1), ACCEL_D(END, &y1, 1), ACCEL_I(STEP, 2)};
     accel__attr across[] = {ACCEL_I(AXIS, 2), ACCEL_D(START, &x0, 1), ACCEL_D(END, &x1, 1), ACCEL_I(STEP, 2)};
     accel__tensor y = accel__node(g, ACCEL_PLUGIN_OP_SLICE, &x, 1, down, 4, NULL, 1);
-    part[i] = accel__node(g, ACCEL_PLUGIN_OP_SLICE, &y, 1, across, 4, NULL, 1);
+    y = accel__node(g, ACCEL_PLUGIN_OP_SLICE, &y, 1, across, 4, NULL, 1);
+    part[i] = accel__reshape(g, y, 4, (accel__dim[]){b->B, h, w, c});
   }
   x = accel__concat(b, 3, 4, part);
-  x = accel__reshape(g, x, 3, (accel__dim[]){b->B, accel__const_dim(g, h * w), accel__const_dim(g, 4 * dim)});
-  *grid = (accel__size2){h, w};
+  x = accel__reshape(g, x, 3, (accel__dim[]){b->B, accel__times(b, h, w), accel__const_dim(g, 4 * dim)});
+  *grid = (accel__grid){h, w};
   x = accel__norm_layer(b, x, -1, 1e-5, true, "%s.downsample.norm", path);
   return accel__dense_layer(b, x, 2 * dim, false, -1, NULL, "%s.downsample.reduction", path);
 }
 
-static void list_hidden(accel__build *b, accel__tensor x, accel__size2 grid, bool planes) {
+static void list_hidden(accel__build *b, accel__tensor x, accel__grid grid, bool planes) {
   if (x < 0) return;
   accel__dim c = accel__tensor_dim(b->p, x, 2);
   accel__tensor y = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
-  y = accel__reshape(b->p, y, 4, (accel__dim[]){b->B, c, accel__const_dim(b->p, grid.h), accel__const_dim(b->p, grid.w)});
+  y = accel__reshape(b->p, y, 4, (accel__dim[]){b->B, c, grid.h, grid.w});
   char name[64];
   snprintf(name, sizeof name, "reshaped_hidden_states.%u", b->n_hidden);
   if (!planes) accel__add_output(b, name, y, true, false);
   accel__add_hidden(b, planes ? y : x);
 }
 
-accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x, accel__size2 grid,
-                                 const char *layers, bool planes, accel__size2 *out) {
+/* The windows of a stage, straight and shifted; the reference's tables would not fit windows wider than the grid. */
+static void plan_stage(accel__build *b, const accel__swin *c, int64_t stage, accel__grid grid, windows plan[2]) {
+  int64_t h = INT64_MAX, w = INT64_MAX;
+  const bool known = accel__dim_value(b->p, grid.h, &h) && accel__dim_value(b->p, grid.w, &w);
+  const int64_t least = h < w ? h : w;
+  if (known && least < c->window)
+    accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED, "stage %lld has %lld rows to a side, less than window_size %lld",
+                        (long long)stage, (long long)least, (long long)c->window);
+  for (int k = 0; k < 2 && k < c->depths[stage]; k++) {
+    plan[k] = (windows){.grid = grid, .window = c->window, .padded = !known || h % c->window != 0 || w % c->window != 0};
+    plan_windows(b, &plan[k], k == 1 && !(known && least == c->window));
+  }
+}
+
+accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__tensor x, accel__grid grid,
+                                 const char *layers, bool planes, accel__grid *out) {
   list_hidden(b, x, grid, planes);
   for (int64_t i = 0; i < c->stages; i++) {
-    const int64_t dim = c->embed << i, least = grid.h < grid.w ? grid.h : grid.w;
-    windows plan[2];         /* straight, shifted */
-    if (least < c->window) { /* the reference's tables would not fit its windows */
-      return accel__program_fail(b->p, ACCEL_ERROR_UNSUPPORTED,
-                                 "stage %lld has %lld rows to a side, less than window_size %lld", (long long)i,
-                                 (long long)least, (long long)c->window);
-    }
-    for (int k = 0; k < 2; k++) {
-      const int64_t m = c->window;
-      plan[k] = (windows){.h = grid.h,
-                          .w = grid.w,
-                          .window = m,
-                          .shift = k == 1 && least > m ? m / 2 : 0,
-                          .rows = (grid.h + m - 1) / m * m,
-                          .cols = (grid.w + m - 1) / m * m};
-      if (k == 1 && plan[1].shift == 0)
-        plan[1] = plan[0];
-      else if (plan_windows(b, &plan[k]) != ACCEL_OK)
-        return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for windows");
-    }
+    const int64_t dim = c->embed << i;
+    windows plan[2] = {0};
+    accel__at(b->p, (uint32_t)i + 1, "%s.%lld", layers, (long long)i);
+    plan_stage(b, c, i, grid, plan);
     for (int64_t j = 0; j < c->depths[i]; j++) {
       const char *path = accel__arena_printf(b->arena, "%s.%lld.blocks.%lld", layers, (long long)i, (long long)j);
       accel__at(b->p, (uint32_t)i + 1, "%s", path);
@@ -210,7 +272,8 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
 typedef struct swin {
   accel__swin c;
   int64_t channels, stride; /* stride: pixels that a row is made to again (masked image modelling) */
-  accel__size2 image, patch, grid;
+  accel__size2 image, patch;
+  accel__grid grid;
   bool absolute;
 } swin;
 
@@ -241,36 +304,42 @@ static accel_status read_config(accel__build *b, swin *m) {
   return accel__read_labels(b);
 }
 
-/* Pictures are padded to whole patches on the right and at the bottom. */
+/* Pictures of any size whose last stage has a window at least. */
+static accel__tensor pictures(accel__build *b, const swin *m) {
+  const int64_t most = (m->c.window - 1) << (m->c.stages - 1); /* patches of which the last stage makes no window */
+  const int64_t h = most * m->patch.h + 1, w = most * m->patch.w + 1;
+  b->B = accel__symbol(b->p, "B", 1, 0, 1);
+  accel__dim H = accel__symbol(b->p, "H", h, ACCEL__MAX_WIDTH, m->image.h > h ? m->image.h : h),
+             W = accel__symbol(b->p, "W", w, ACCEL__MAX_WIDTH, m->image.w > w ? m->image.w : w);
+  return accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 4,
+                         (accel__dim[]){b->B, accel__const_dim(b->p, m->channels), H, W}, ACCEL__DEFAULT_REQUIRED);
+}
+
+/* Pictures are padded to whole patches on the right and at the bottom; what is more than that makes no patch. */
 static accel__tensor embeddings(accel__build *b, swin *m) {
   const accel__conv patch = {.out = m->c.embed, .kernel = m->patch, .stride = m->patch, .bias = true};
-  const accel__size2 grid = {m->image.h / m->patch.h, m->image.w / m->patch.w};
-  accel__tensor x = accel__add_pixels(b, m->channels, &m->image);
+  const int64_t pads[8] = {0, 0, 0, 0, 0, 0, m->patch.h - 1, m->patch.w - 1}, h = m->image.h / m->patch.h,
+                w = m->image.w / m->patch.w;
+  accel__tensor x = pictures(b, m);
   accel__at(b->p, 0, "embeddings");
-  const int64_t pads[8] = {0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           0,
-                           (m->patch.h - m->image.h % m->patch.h) % m->patch.h,
-                           (m->patch.w - m->image.w % m->patch.w) % m->patch.w};
   accel__attr attr[] = {ACCEL_IV(PADS, pads, 8), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
   if (pads[6] + pads[7] > 0) x = accel__node(b->p, ACCEL_PLUGIN_OP_PAD, &x, 1, attr, 2, NULL, 1);
-  x = accel__planes_to_items(b, accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection"));
-  x = accel__norm_layer(b, x, -1, 1e-5, true, "embeddings.norm");
+  x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
+  if (x < 0) return -1;
+  m->grid = (accel__grid){accel__tensor_dim(b->p, x, 2), accel__tensor_dim(b->p, x, 3)};
+  x = accel__norm_layer(b, accel__planes_to_items(b, x), -1, 1e-5, true, "embeddings.norm");
   if (accel__is_class(b, "ForMaskedImageModeling")) x = accel__masked_rows(b, x, 3, "embeddings.mask_token");
-  m->grid = (accel__size2){(m->image.h + pads[6]) / m->patch.h, (m->image.w + pads[7]) / m->patch.w};
   if (!m->absolute) return x;
-  const int64_t dims[3] = {1, grid.h * grid.w, m->c.embed};
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__table(b, 3, dims, "embeddings.position_embeddings"));
+  const accel__grid_table places = {
+      .table = accel__table(b, 3, (int64_t[]){1, h * w, m->c.embed}, "embeddings.position_embeddings"), .grid = {h, w}};
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, accel__resize_grid(b, &places, m->grid.h, m->grid.w));
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
   swin m;
-  accel__size2 end;
+  accel__grid end;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "swin."));
   model->args = args;
   ACCEL_TRY(read_config(&b, &m));
@@ -284,7 +353,7 @@ static accel_status build(const accel__model_request *request, const char *archi
     accel__add_output(&b, "pooler_output", pooled, false, false);
   } else if (accel__is_class(&b, "ForMaskedImageModeling")) {
     b.in_head = true;
-    accel__output_pixels(&b, x, accel__const_dim(b.p, end.h), accel__const_dim(b.p, end.w), m.channels, m.stride);
+    accel__output_pixels(&b, x, end.h, end.w, m.channels, m.stride);
   } else {
     b.in_head = true;
     accel__head_sequence(&b, pooled, "classifier");

@@ -31,8 +31,20 @@ static accel_status add_input(accel__arena *arena, accel__golden *g, const accel
   return ACCEL_OK;
 }
 
-/* Arguments that change nothing here; others are usage errors by name. */
-static accel_status check_args(const accel__golden *g, const accel__model *model) {
+/* Outputs that a model lists once more as they are when an argument is false, by that argument:
+ * "use_itm_head=false.itm_score" for "itm_score". */
+static accel_status take_variant(accel__golden *g, const accel__model *model, const char *arg, accel__arena *arena) {
+  for (uint32_t k = 0; k < g->n; k++) {
+    const char *name = accel__arena_printf(arena, "%s=false.%s", arg, g->wanted[k]->name + 4);
+    if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
+    for (uint32_t i = 0; i < model->n_outputs; i++)
+      if (!strcmp(model->outputs[i].name, name)) g->names[k] = name;
+  }
+  return ACCEL_OK;
+}
+
+/* Arguments that change nothing here, or choose outputs; others are usage errors by name. */
+static accel_status check_args(accel__golden *g, const accel__model *model, accel__arena *arena) {
   static const char *const harmless[] = {"return_dict", "output_hidden_states", "use_cache"};
   const char *text = accel__checkpoint_metadata(g->file, "args");
   accel__json_file args = {0};
@@ -44,6 +56,7 @@ static accel_status check_args(const accel__golden *g, const accel__model *model
     for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
       known |= item->string && !strcmp(item->string, harmless[i]);
     for (const char *const *own = model->args; own && *own; own++) known |= item->string && !strcmp(item->string, *own);
+    if (known && cJSON_IsFalse(item) && status == ACCEL_OK) status = take_variant(g, model, item->string, arena);
     if (!known && status == ACCEL_OK)
       status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: metadata args: '%s' is not supported by %s", g->path,
                            item->string ? item->string : "?", model->architecture);
@@ -125,7 +138,7 @@ static accel_status compare_output(const accel__golden *g, uint32_t k, const acc
   float *reference = accel__arena_array(arena, want->elements + 1, sizeof *reference);
   accel__difference d;
   if (!reference) return ACCEL_ERROR_OUT_OF_MEMORY;
-  *to = (accel_verify_output){.name = g->names[k], .note = ""};
+  *to = (accel_verify_output){.name = want->name + 4, .note = ""};
   bool same = got->rank == want->rank;
   for (uint32_t a = 0; same && a < want->rank; a++) same = got->dim[a] == want->dim[a];
   if (!same) {
@@ -218,7 +231,7 @@ accel_status accel__verify(accel *ctx, const char *model, const accel_init_param
   if (!report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(read_golden(path, &arena, &g));
   ACCEL_GOTO(accel__open(ctx, model, how, &ep));
-  if (!g.generates) ACCEL_GOTO(check_args(&g, ep->model));
+  if (!g.generates) ACCEL_GOTO(check_args(&g, ep->model, &arena));
   ACCEL_GOTO(fill_report(ep, &g, report));
   *out = report;
   report = NULL;

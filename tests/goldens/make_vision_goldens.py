@@ -185,12 +185,14 @@ def dinov2_fixtures():
 def swin_fixtures():
     base = dict(image_size=32, patch_size=2, embed_dim=6, depths=[2, 2], num_heads=[2, 3], window_size=4, num_labels=5)
     image = pixels("s", 3, 3, 32, 32)
-    yield "swin", dict(config=T.SwinConfig(**base), cases=[case("SwinModel", "batch", image, args=HIDDEN), case("SwinForImageClassification", "batch", image)])
+    yield "swin", dict(config=T.SwinConfig(**base), cases=[case("SwinModel", "batch", image, args=HIDDEN), case("SwinForImageClassification", "batch", image),
+                                                           case("SwinModel", "wide", pixels("q", 2, 3, 33, 55), args=HIDDEN), case("SwinModel", "least", pixels("p", 1, 3, 15, 40))])
     odd = T.SwinConfig(**{**base, "image_size": 27, "window_size": 3, "mlp_ratio": 2.5, "qkv_bias": False, "hidden_act": "relu", "layer_norm_eps": 1e-3, "depths": [2, 1, 2],
                           "num_heads": [1, 2, 4]})
     yield "swin_odd", dict(config=odd, cases=[case("SwinForImageClassification", "batch", pixels("o", 2, 3, 27, 27))], dtype=torch.float16)
     places = T.SwinConfig(**{**base, "use_absolute_embeddings": True})
-    yield "swin_places", dict(config=places, cases=[case("SwinForImageClassification", "batch", image)], dtype=torch.bfloat16)
+    larger = case("SwinForImageClassification", "larger", pixels("n", 2, 3, 40, 24), args={"interpolate_pos_encoding": True})
+    yield "swin_places", dict(config=places, cases=[case("SwinForImageClassification", "batch", image), larger], dtype=torch.bfloat16)
     seed("hidden")
     masked = {**image, "bool_masked_pos": torch.rand(3, 256) > 0.5}
     yield "swin_masked", dict(config=T.SwinConfig(**{**base, "encoder_stride": 4}), cases=[case("SwinForMaskedImageModeling", "batch", masked)], dtype=torch.float16)
@@ -245,7 +247,7 @@ def blip_fixtures():
     yield "blip_caption", dict(config=blip_config(20), prefixed=False, cases=cases)
     asked = {**both, "decoder_input_ids": texts("v", 61, 3, (3, 3, 3))["input_ids"]}
     yield "blip_vqa", dict(config=blip_config(), prefixed=False, cases=[case("BlipForQuestionAnswering", "both", asked)], dtype=torch.float16)
-    yield "blip_itm", dict(config=blip_config(), prefixed=False, cases=[case("BlipForImageTextRetrieval", "both", both)], dtype=torch.bfloat16)
+    yield "blip_itm", dict(config=blip_config(), prefixed=False, cases=[case("BlipForImageTextRetrieval", "both", both), case("BlipForImageTextRetrieval", "apart", both, args={"use_itm_head": False})], dtype=torch.bfloat16)
     yield "blip", dict(config=blip_config(), prefixed=False, cases=[case("BlipModel", "both", both)])
     yield "blip_vision", dict(config=blip_config().vision_config, prefixed=False, cases=[case("BlipVisionModel", "batch", image, args=HIDDEN)])
 
