@@ -185,10 +185,16 @@ accel_status accel__decoder_read_type(accel__build *b, const char *type, accel__
   static const struct {
     const char *type;
     accel_status (*read)(accel__build *b, accel__decoder *c);
-  } known[] = {{"llama", accel__llama_read}, {"mistral", accel__mistral_read}, {"qwen2", accel__qwen2_read}};
+  } known[] = {{"llama", accel__llama_read},        {"mistral", accel__mistral_read}, {"qwen2", accel__qwen2_read},
+               {"qwen3", accel__qwen3_read},        {"phi3", accel__phi3_read},       {"gemma2", accel__gemma2_read},
+               {"gemma3_text", accel__gemma3_read}, {"mixtral", accel__mixtral_read}, {"qwen2_moe", accel__qwen2_moe_read},
+               {"qwen3_moe", accel__qwen3_moe_read}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strcmp(known[i].type, type) == 0) return known[i].read(b, c);
-  return accel__refuse(b, "field 'text_config.model_type': '%s' is not supported; known: llama, mistral, qwen2", type);
+  return accel__refuse(b,
+                       "field 'text_config.model_type': '%s' is not supported; known: llama, mistral, qwen2, qwen3, phi3, "
+                       "gemma2, gemma3_text, mixtral, qwen2_moe, qwen3_moe",
+                       type);
 }
 
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {

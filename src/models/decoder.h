@@ -59,12 +59,19 @@ accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c);
 /* num_experts (or num_local_experts), num_experts_per_tok, norm_topk_prob, moe_intermediate_size, decoder_sparse_step,
  * mlp_only_layers. */
 accel_status accel__decoder_read_experts(accel__build *b, accel__decoder *c);
-/* The text part of a model that also sees: defaults and fields of class `type` (llama, mistral, qwen2) from b->config,
+/* The text part of a model that also sees: defaults and fields of a class of those below (`type`: "llama") from b->config,
  * refused by name when it is another. */
 accel_status accel__decoder_read_type(accel__build *b, const char *type, accel__decoder *c);
 accel_status accel__llama_read(accel__build *b, accel__decoder *c);
 accel_status accel__mistral_read(accel__build *b, accel__decoder *c);
 accel_status accel__qwen2_read(accel__build *b, accel__decoder *c);
+accel_status accel__qwen3_read(accel__build *b, accel__decoder *c);
+accel_status accel__phi3_read(accel__build *b, accel__decoder *c);
+accel_status accel__gemma2_read(accel__build *b, accel__decoder *c);
+accel_status accel__gemma3_read(accel__build *b, accel__decoder *c);
+accel_status accel__mixtral_read(accel__build *b, accel__decoder *c);
+accel_status accel__qwen2_moe_read(accel__build *b, accel__decoder *c);
+accel_status accel__qwen3_moe_read(accel__build *b, accel__decoder *c);
 /* Inputs, layers, heads, entries. */
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c);
 

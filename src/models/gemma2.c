@@ -28,7 +28,7 @@ accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
 static const accel__decoder defaults = {
     .vocab = 256000, .positions = 8192, .theta = 10000.0, .softcap = 50.0, .logit_softcap = 30.0, ACCEL_GEMMA_DEFAULTS};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__gemma2_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__gemma_read(b, c));
@@ -41,7 +41,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__gemma2_read);
 }
 
 static const char *const classes[] = {"Gemma2Model", "Gemma2ForCausalLM", "Gemma2ForSequenceClassification",

@@ -25,7 +25,7 @@ static accel_status read_ropes(accel__build *b, accel__decoder *c) {
 
 static const accel__decoder defaults = {.vocab = 262208, .positions = 131072, .qk_norm = true, ACCEL_GEMMA_DEFAULTS};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__gemma3_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   int64_t pattern = 6;
   ACCEL_TRY(accel__decoder_read(b, c));
@@ -41,7 +41,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__gemma3_read);
 }
 
 static const char *const classes[] = {"Gemma3TextModel", "Gemma3ForCausalLM", "Gemma3TextForSequenceClassification", NULL};

@@ -211,10 +211,10 @@ static accel_status read_tiles(accel__build *b, llava *m) {
     m->tiles.pin[m->tiles.n][0] = (int64_t)h->valuedouble;
     m->tiles.pin[m->tiles.n++][1] = (int64_t)w->valuedouble;
   }
-  if (m->full || m->siglip)
+  if (m->full != m->siglip) /* tiles would not be squares of patches */
     return accel__refuse(b,
-                         "fields 'vision_feature_select_strategy' and 'vision_config.model_type': LLaVA-Next is supported "
-                         "with default and clip_vision_model");
+                         "field 'vision_feature_select_strategy': LLaVA-Next takes 'default' with clip_vision_model and "
+                         "'full' with siglip_vision_model");
   m->rule = (accel__derived){.from = "image_sizes", .shape_of = "pixel_values", .make = image_rows, .user = &m->tiles};
   return ACCEL_OK;
 }
@@ -249,6 +249,7 @@ static accel_status read_config(accel__build *b, llava *m) {
                                  ACCEL_FIELD_ACT("projector_hidden_act", &m->act)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   const accel__json *text = accel__json_get(b->file->root, "text_config");
+  m->text->logit_softcap = 0; /* of the language model's own head */
   m->text->tied = tied || (text != NULL && cJSON_IsTrue(accel__json_get(text, "tie_word_embeddings")));
   m->full = strategy != NULL && strcmp(strategy, "full") == 0;
   if (strategy != NULL && !m->full && strcmp(strategy, "default") != 0)

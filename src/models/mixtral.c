@@ -16,7 +16,7 @@ static const accel__decoder defaults = {.vocab = 32000,
                                         .experts = {.n = 8, .per_token = 2},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__mixtral_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__decoder_read_window(b, c));
@@ -29,7 +29,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__mixtral_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Mixtral"), NULL};

@@ -16,7 +16,7 @@ static const accel__decoder defaults = {.vocab = 32064,
                                         .fused = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__phi3_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__decoder_read_window(b, c));
@@ -26,7 +26,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__phi3_read);
 }
 
 static const char *const classes[] = {"Phi3Model", "Phi3ForCausalLM", "Phi3ForSequenceClassification",

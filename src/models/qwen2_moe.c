@@ -18,7 +18,7 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .experts = {.n = 60, .per_token = 4, .inner = 1408, .shared = 5632},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__qwen2_moe_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   int64_t below = 28;
   ACCEL_TRY(accel__decoder_read(b, c));
@@ -37,7 +37,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__qwen2_moe_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen2Moe"), NULL};

@@ -19,7 +19,7 @@ static const accel__decoder defaults = {.vocab = 151936,
                                         .experts = {.n = 128, .per_token = 8, .inner = 768},
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-static accel_status read(accel__build *b, accel__decoder *c) {
+accel_status accel__qwen3_moe_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
@@ -31,7 +31,7 @@ static accel_status read(accel__build *b, accel__decoder *c) {
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  return accel__decoder_model(request, architecture, model, read);
+  return accel__decoder_model(request, architecture, model, accel__qwen3_moe_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Qwen3Moe"), NULL};

@@ -271,6 +271,8 @@ def llava_fixtures():
     yield "llava", dict(config=config("llama"), prefixed=False, cases=cases[:1], stored_as=lambda k: k.replace("vision_tower.", "vision_tower.vision_model."))
     yield "llava_base", dict(config=config("llama"), prefixed=False, cases=cases[1:], dtype=torch.float16)
     yield "llava_new_names", dict(config=config("mistral", vision_feature_layer=-1), prefixed=False, hub=False, cases=cases[:1])
+    for name in ("phi3", "gemma2"):
+        yield f"llava_{name}", dict(config=config(name), prefixed=False, cases=[case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask})], dtype=torch.float16)
     full = config("qwen2", {"model_type": "siglip_vision_model"}, vision_feature_select_strategy="full", vision_feature_layer=[-1, 0], projector_hidden_act="relu",
                   multimodal_projector_bias=False)
     # tiles of 20 pixels: a wide and a tall picture, which leave padding on two sides
@@ -286,6 +288,9 @@ def llava_fixtures():
         ids[row, -n - 3:-3] = 59
         mask[row, -n - 5:] = 1
     tiled_cases = [case("LlavaNextForConditionalGeneration", "both", {"input_ids": ids, "attention_mask": mask, **seen}, mask={"logits": mask})]
+    whole = T.LlavaNextConfig(text_config={"model_type": "qwen2", **speak}, vision_config={"model_type": "siglip_vision_model", **SEEN}, image_token_index=59,
+                              image_grid_pinpoints=[[20, 40], [40, 20], [40, 40]], vision_feature_select_strategy="full")
+    yield "llava_next_siglip", dict(config=whole, prefixed=False, cases=tiled_cases, dtype=torch.float16)
     yield "llava_next", dict(config=tiled, prefixed=False, cases=tiled_cases)
     yield "llava_next_new_names", dict(config=tiled, prefixed=False, cases=tiled_cases, hub=False, dtype=torch.bfloat16)
     yield "llava_siglip", dict(config=full, prefixed=False, cases=cases[:1], dtype=torch.bfloat16)
