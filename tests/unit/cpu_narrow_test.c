@@ -152,7 +152,7 @@ static void run_linear(const linear *t) {
   float *y = guard_bytes(t->m * t->n * 4), *part = guard_bytes(t->m * t->n * 4);
   run_rows(t, y, 0, t->m, 0, t->panels);
   for (int64_t i = 0; i<t->m; i += t->m> 40 ? 17 : 1)
-    for (int64_t j = i % CHECK_EVERY; j<t->n; j += CHECK_EVERY * (t->n> 100 ? 13 : 1)) {
+    for (int64_t j = i % CHECK_EVERY; j < t->n; j += CHECK_EVERY * (t->n > 100 ? 13 : 1)) {
       double size = 1, want = expected(t, i, j, &size), got = y[i * t->n + j];
       if (!(fabs(got - want) <= 2e-6 * size) && !(isnan(got) && isnan(want)))
         fail_msg("form %d on %s, [%d x %d x %d] at %d, %d: got %.9g, expected %.9g", t->form, cpu_isa_name(kernels.isa),
@@ -190,9 +190,9 @@ static void for_each_isa(void (*test)(void)) {
 }
 
 static void shapes(void) {
-  static const int64_t shape[][3] = {{1, 1, 1},     {1, 130, 37},   {2, 70, 64},   {3, 33, 129}, {4, 100, 31},
-                                     {5, 64, 96},   {12, 40, 51},   {13, 32, 257}, {24, 65, 24}, {25, 17, 40},
-                                     {31, 200, 77}, {230, 48, 130}, {61, 31, 1100}};
+  static const int64_t shape[][3] = {{1, 1, 1},     {1, 130, 37},   {2, 70, 64},    {3, 33, 129},  {4, 100, 31},
+                                     {5, 64, 96},   {12, 40, 51},   {13, 32, 257},  {24, 65, 24},  {25, 17, 40},
+                                     {31, 200, 77}, {230, 48, 130}, {61, 31, 1100}, {45, 31, 1701}};
   for (size_t s = 0; s < sizeof shape / sizeof *shape; s++)
     for (int f = 0; f < FORMATS; f++) {
       linear t = make_linear(&formats[f], shape[s][0], shape[s][1], shape[s][2], ACCEL_PLUGIN_ACT_NONE, 0);
@@ -265,6 +265,34 @@ static void test_every_code(void **state) {
   for_each_isa(every_code);
 }
 
+/* GELU within 5e-6 of itself, absolute up to 1 and relative above, and its limits. */
+static void gelu(void) {
+  enum { SAMPLES = 4000 };
+  for (int f = 0; f < FORMATS; f++) {
+    if (formats[f].store != ACCEL_PLUGIN_F16 && formats[f].store != ACCEL_PLUGIN_BF16) continue;
+    linear t = make_linear(&formats[f], SAMPLES, 1, 1, ACCEL_PLUGIN_ACT_GELU, 0);
+    ((uint16_t *)t.w.m.view.data)[0] = formats[f].store == ACCEL_PLUGIN_F16 ? 0x3c00 : 0x3f80; /* 1 */
+    pack(&t);
+    for (int64_t i = 0; i < SAMPLES; i++) t.x[i * t.ldx] = (float)(i - SAMPLES / 2) * (i % 9 ? 0.004f : 0.5f);
+    t.x[0] = INFINITY;
+    t.x[t.ldx] = -INFINITY;
+    t.x[2 * t.ldx] = NAN;
+    float *y = guard_bytes(SAMPLES * 4);
+    run_rows(&t, y, 0, SAMPLES, 0, t.panels);
+    assert_true(isinf(y[0]) && y[0] > 0 && y[1] == 0 && isnan(y[2]));
+    for (int64_t i = 3; i < SAMPLES; i++) {
+      const double x = t.x[i * t.ldx], want = x * 0.5 * erfc(-x / sqrt(2));
+      if (!(fabs(y[i] - want) <= 5e-6 * fmax(1, fabs(x))))
+        fail_msg("form %d on %s: gelu(%.9g) is %.9g, expected %.9g", t.form, cpu_isa_name(kernels.isa), x, y[i], want);
+    }
+    release();
+  }
+}
+static void test_gelu(void **state) {
+  (void)state;
+  for_each_isa(gelu);
+}
+
 /* A NaN weight, whatever meets it, and a NaN in x: exactly their column and their row. */
 static void special(void) {
   for (int f = 0; f < FORMATS; f++)
@@ -329,9 +357,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_shapes),       cmocka_unit_test(test_fused),   cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_every_code),   cmocka_unit_test(test_special), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_widened_rows),
+      cmocka_unit_test(test_shapes),     cmocka_unit_test(test_fused),        cmocka_unit_test(test_empty),
+      cmocka_unit_test(test_every_code), cmocka_unit_test(test_gelu),         cmocka_unit_test(test_special),
+      cmocka_unit_test(test_refused),    cmocka_unit_test(test_widened_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 pip requirements: numpy, scipy.  Prints C literals, lowest power first, and the largest weighted error of the fp64 fit.
 """
 import numpy as np
-from scipy.special import erfcx, log1p
+from scipy.special import erfc, erfcx, log1p
 
 
 def fit(f, weight, low, high, degree, points=4000, rounds=400):
@@ -73,6 +73,19 @@ for degree in (6, 7, 8):
     gelu = -z / 2 * (horner(two, n - t) * np.float32(2.0) ** -n)
     true = -z.astype(np.float64) / 2 * erfcx(z.astype(np.float64) / np.sqrt(2)) * np.exp(-z.astype(np.float64) ** 2 / 2)
     print("  fp32: largest absolute error of gelu", np.abs(gelu - true).max(), "increasing", bool(np.all(np.diff(t) >= 0)), "end:", t[-1], "gelu", gelu[-1])
+
+# 1/2 erfc(z / sqrt 2) = (u P(u))^4 with u = END - z on [0, END]; the weight is what an error of P costs gelu(-z)
+END = 5.5
+
+
+def root(u):
+    return (0.5 * erfc((END - u) / np.sqrt(2))) ** 0.25
+
+
+p = show("erfc, fourth root", fit(lambda u: root(u) / u, lambda u: (END - u) * 4 * root(u) ** 3 * u + 1e-9, 1e-3, END, 5, 600))
+z = np.linspace(0, END, 200001).astype(np.float32)
+u = np.float32(END) - z
+print("  fp32: largest absolute error of gelu", np.abs(z * (u * horner(p, u)) ** 4 - z / 2 * erfc(z.astype(np.float64) / np.sqrt(2))).max())
 
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
 u_max = (np.pi / 4) ** 2 * 1.01

@@ -13,10 +13,10 @@ enum {
   NARROW_HALF = V_REGISTERS >= 32 ? 8 : 4, /* rows that widen for as many others, where there are no more */
   NARROW_SHORT = 128,                      /* k widened at a time for those */
   NARROW_PANELS = 4,                       /* side by side, at most */
-  NARROW_LENGTH = 768, /* k widened at a time without scales: with its part of x in the first-level cache */
-  NARROW_ROWS = 140,   /* that share what was widened, at most */
-  NARROW_X = 3 << 19,  /* bytes of x that stay in the second-level cache while all panels pass */
-  NARROW_AHEAD = 2048  /* bytes that a panel is asked for ahead of its use */
+  NARROW_LENGTH = 1536, /* k widened at a time without scales, at most: fewer pieces begin a tile anew less often */
+  NARROW_ROWS = 140,    /* that share what was widened, at most */
+  NARROW_X = 3 << 19,   /* bytes of x that stay in the second-level cache while all panels pass */
+  NARROW_AHEAD = 2048   /* bytes that a panel is asked for ahead of its use */
 };
 
 /* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of k. */
@@ -174,9 +174,13 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
   float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
       tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
-  const int64_t length = narrow_scaled(form) ? w.block : most, tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
+  const int64_t pieces = g->k > most ? (g->k + most - 1) / most : 1,
+                piece = (g->k + pieces - 1) / pieces, /* as equal as rounds of a tile allow */
+      length = narrow_scaled(form) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
+                tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
                 step = (MICRO_STEPS / 2 * narrow_pair_bytes(form) / 4 + tiles - 1) / tiles; /* of prefetching, in floats */
-  for (int64_t j = 0; j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
+  const bool whole = !narrow_scaled(form) && g->k > 0 && pieces == 1; /* then tiles are done at once, in the same lines */
+  for (int64_t j = 0; !whole && j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
   if (!g->k) finish(g, total, row, stop - row, panel);
   for (int64_t k = 0; k < g->k; k += length) {
     const float *x = (const float *)g->x + row * g->ldx + k, *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
@@ -191,8 +195,8 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
     const bool last = k + length >= g->k;
     if (last) expect(g, row, first, panel);
     narrow_sum(form, first, 1, true, &c, sum);
-    narrow_add(form, first, scale, sum[0][0], total);
-    if (last) finish(g, total, row, first, panel);
+    narrow_add(form, first, scale, sum[0][0], whole ? tile : total);
+    if (last) finish(g, whole ? tile : total, row, first, panel);
     for (int64_t i = first, rows; i < stop - row; i += rows) {
       rows = micro_height(stop - row - i);
       if (last) expect(g, row + i, rows, panel);
@@ -201,10 +205,10 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
         for (int64_t r = 0; r < rows; r++)
           narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
       } else {
-        (k ? narrow_on : micro_of_rows)[rows](c.count, x + i * g->ldx, g->ldx, block, 0, total + i * GEMM_COLS, GEMM_COLS,
-                                              ahead, step);
+        (k ? narrow_on : micro_of_rows)[rows](c.count, x + i * g->ldx, g->ldx, block, 0,
+                                              whole ? tile : total + i * GEMM_COLS, GEMM_COLS, ahead, step);
       }
-      if (last) finish(g, total + i * GEMM_COLS, row + i, rows, panel);
+      if (last) finish(g, whole ? tile : total + i * GEMM_COLS, row + i, rows, panel);
       ahead += c.count / MICRO_STEPS * step;
     }
   }

@@ -6,6 +6,7 @@
 
 #define GEMM_ROWS 4
 #define GEMM_VECS 2
+#define V_GELU    v_gelu_brief
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
 #include "kernels/tile_body.h"
