@@ -152,11 +152,29 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   return accel__json_string(file, at, "padding", &f->padding);
 }
 
-static accel_status build(const accel__json_file *file, const accel__json *at, accel__audio_processor *out) {
+/* The class that transformers takes for a model whose file names none. */
+static const char *class_for(const char *model_type) {
+  static const char *const usual[][2] = {{"wav2vec2", "Wav2Vec2FeatureExtractor"},
+                                         {"hubert", "Wav2Vec2FeatureExtractor"},
+                                         {"whisper", "WhisperFeatureExtractor"},
+                                         {"clap", "ClapFeatureExtractor"},
+                                         {"audio-spectrogram-transformer", "ASTFeatureExtractor"}};
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (!strcmp(usual[i][0], model_type)) return usual[i][1];
+  return NULL;
+}
+
+static accel_status build(const accel__json_file *file, const accel__json *at, const char *directory,
+                          accel__audio_processor *out) {
   const char *type = NULL;
   const struct extractor *e = NULL;
-  ACCEL_TRY(accel__json_require(file, at, "feature_extractor_type"));
+  char model_type[64];
   ACCEL_TRY(accel__json_string(file, at, "feature_extractor_type", &type));
+  if (!type) {
+    ACCEL_TRY(accel__json_model_type(directory, model_type, sizeof model_type));
+    type = class_for(model_type);
+  }
+  if (!type) ACCEL_TRY(accel__json_require(file, at, "feature_extractor_type"));
   for (int i = 0; i < EXTRACTORS; i++)
     if (!strcmp(extractors[i].name, type)) e = &extractors[i];
   if (!e)
@@ -181,7 +199,7 @@ accel_status accel__audio_processor_load(const char *directory, accel__audio_pro
   const accel__json *at;
   *out = (accel__audio_processor){0};
   accel_status status = accel__json_read_processor(directory, "feature_extractor", &file, &at);
-  if (status == ACCEL_OK) status = build(&file, at, out);
+  if (status == ACCEL_OK) status = build(&file, at, directory, out);
   if (status != ACCEL_OK) accel__audio_processor_free(out);
   accel__json_free(&file);
   return status;

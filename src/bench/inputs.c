@@ -125,7 +125,7 @@ static bool listed(const accel_strings *names, const char *name) {
 
 static bench_kind kind_of(const bench_params *params, const accel_strings *inputs) {
   if (params->new_tokens) return BENCH_TOKENS;
-  if (listed(inputs, "input_values")) return BENCH_SAMPLES;
+  if (listed(inputs, "input_values") || listed(inputs, "input_features")) return BENCH_SAMPLES;
   return listed(inputs, "pixel_values") ? BENCH_PICTURES : BENCH_TOKENS;
 }
 
@@ -134,7 +134,9 @@ static uint32_t default_length(const cJSON *config, bench_kind kind, int64_t mos
     int64_t side = config_number(config, "vision_config", "image_size");
     return side > 0 && side <= 4096 ? (uint32_t)side : 224;
   }
-  if (kind == BENCH_SAMPLES) return 80000; /* five seconds */
+  if (kind == BENCH_SAMPLES && config_number(config, NULL, "max_source_positions") > 0) /* Whisper, two frames of 160 each */
+    return (uint32_t)(320 * config_number(config, NULL, "max_source_positions"));
+  if (kind == BENCH_SAMPLES) return config_number(config, "audio_config", "spec_size") > 0 ? 480000 : 80000; /* CLAP: 10 s */
   return most > 0 && most < 128 ? (uint32_t)most : 128;
 }
 
@@ -169,12 +171,32 @@ static void choose_output(const bench_params *params, const accel_strings *input
     part = listed(outputs, "image_hidden_states") ? "image_hidden_states"
            : listed(outputs, "video_embeds")      ? "video_embeds"
                                                   : "image_embeds";
-  if (result->kind == BENCH_TOKENS && listed(inputs, "decoder_input_ids")) part = "encoder_last_hidden_state";
+  if (result->kind == BENCH_SAMPLES && listed(outputs, "audio_embeds")) part = "audio_embeds";
+  if (result->kind != BENCH_PICTURES && listed(inputs, "decoder_input_ids")) part = "encoder_last_hidden_state";
   for (uint32_t i = 1; i < outputs->n; ++i) {
     if (rank_output(outputs->item[i], part) > rank_output(outputs->item[best], part)) best = i;
   }
   const char *name = params->output ? params->output : outputs->n ? outputs->item[best] : "";
   snprintf(result->output, sizeof result->output, "%s", params->new_tokens ? "sequences" : name);
+}
+
+/* Spectrograms as the extractors of Whisper and CLAP make them: of 30 and of 10 seconds. */
+static accel_status make_spectrogram(const cJSON *config, const bench_params *params, const accel_strings *inputs, int64_t n,
+                                     bench_inputs *out) {
+  const int64_t heard = config_number(config, NULL, "max_source_positions"),
+                mels = config_number(config, NULL, "num_mel_bins"),
+                given = config_number(config, "audio_config", "num_mel_bins"), bins = given > 0 ? given : 64,
+                spec = config_number(config, "audio_config", "spec_size"), most = spec > 0 ? spec * spec / bins : 1001;
+  const bool fusion = listed(inputs, "is_longer");
+  accel_tensor like = {.name = "input_features", .rank = 4, .dim = {n, fusion ? 4 : 1, most < 1001 ? most : 1001, bins}};
+  if (listed(inputs, "decoder_input_ids") || heard > 0)
+    like = (accel_tensor){
+        .name = "input_features", .rank = 3, .dim = {n, mels > 0 ? mels : 80, 2 * (heard > 0 ? heard : 1500)}};
+  accel_status status = make_signal(params, like, out);
+  if (status == ACCEL_OK && fusion) status = add_integers("is_longer", n, 1, 0, out);
+  if (status == ACCEL_OK && listed(inputs, "input_ids")) status = add_integers("input_ids", n, 1, 0, out);
+  if (status == ACCEL_OK && listed(inputs, "decoder_input_ids")) status = add_integers("decoder_input_ids", n, 1, 0, out);
+  return status;
 }
 
 enum { TILES = 5 }; /* of a picture, where a model takes some (LLaVA-Next) */
@@ -195,6 +217,8 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
                 shown = config_number(config, "vision_config", "num_frames");
   if (result->kind == BENCH_SAMPLES && frames > 0 && mels > 0) /* AST */
     return make_signal(params, (accel_tensor){.name = "input_values", .rank = 3, .dim = {n, frames, mels}}, out);
+  if (result->kind == BENCH_SAMPLES && listed(inputs, "input_features"))
+    return make_spectrogram(config, params, inputs, n, out);
   if (result->kind == BENCH_SAMPLES)
     return make_signal(params, (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}}, out);
   if (listed(inputs, "image_grid_thw")) return make_patches(config, params, result, out);

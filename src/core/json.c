@@ -310,6 +310,20 @@ done:
   return status;
 }
 
+accel_status accel__json_model_type(const char *directory, char *out, size_t size) {
+  accel__arena arena = {0};
+  accel__json_file file = {0};
+  const char *path = accel__path_join(&arena, directory, "config.json"), *type = NULL;
+  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  *out = 0;
+  if (status == ACCEL_OK && accel__file_exists(path)) status = accel__json_read(path, 0, &file);
+  if (status == ACCEL_OK) status = accel__json_string(&file, file.root, "model_type", &type);
+  if (status == ACCEL_OK && type) snprintf(out, size, "%s", type);
+  accel__json_free(&file);
+  accel__arena_free(&arena);
+  return status;
+}
+
 void accel__json_free(accel__json_file *file) {
   accel__arena_free(&file->arena);
   free(file->text);

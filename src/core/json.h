@@ -35,6 +35,8 @@ accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_fi
  * processor_config.json in `directory` (transformers 5 writes one file for all parts), or else the root of preprocessor_config.json.
  * The caller frees `file`, after errors too.  ACCEL_ERROR_NOT_FOUND when neither file is there. */
 accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file, const accel__json **at);
+/* model_type of config.json in `directory`, "" where there is none: what transformers goes by when a processor's file does not name its class. */
+accel_status accel__json_model_type(const char *directory, char *out, size_t size);
 void accel__json_free(accel__json_file *file);
 
 /* Member of an object; NULL when absent, null, or `object` is no object (or NULL).  Linear: iterate large objects instead. */

@@ -62,10 +62,42 @@ static const struct known *find_class(const char *type) {
   return NULL;
 }
 
-static accel_status class_of(const accel__json_file *file, const accel__json *at, const struct known **out) {
+/* The class that transformers takes for a model whose file names none. */
+static const char *class_for(const char *model_type) {
+  static const char *const usual[][2] = {
+      {"vit", "ViTImageProcessor"},
+      {"deit", "DeiTImageProcessor"},
+      {"dinov2", "BitImageProcessor"},
+      {"swin", "ViTImageProcessor"},
+      {"resnet", "ConvNextImageProcessor"},
+      {"convnext", "ConvNextImageProcessor"},
+      {"detr", "DetrImageProcessor"},
+      {"yolos", "YolosImageProcessor"},
+      {"segformer", "SegformerImageProcessor"},
+      {"clip", "CLIPImageProcessor"},
+      {"siglip", "SiglipImageProcessor"},
+      {"xclip", "CLIPImageProcessor"},
+      {"blip", "BlipImageProcessor"},
+      {"llava", "LlavaImageProcessor"},
+      {"llava_next", "LlavaNextImageProcessor"},
+      {"qwen2_vl", "Qwen2VLImageProcessor"},
+      {"qwen2_5_vl", "Qwen2VLImageProcessor"},
+  };
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    if (!strcmp(usual[i][0], model_type)) return usual[i][1];
+  return NULL;
+}
+
+static accel_status class_of(const accel__json_file *file, const accel__json *at, const char *directory,
+                             const struct known **out) {
   const char *type = NULL;
+  char model_type[64];
   ACCEL_TRY(accel__json_string(file, at, "image_processor_type", &type));
   if (!type) ACCEL_TRY(accel__json_string(file, at, "feature_extractor_type", &type));
+  if (!type) {
+    ACCEL_TRY(accel__json_model_type(directory, model_type, sizeof model_type));
+    type = class_for(model_type);
+  }
   if (!type) ACCEL_TRY(accel__json_require(file, at, "image_processor_type"));
   *out = find_class(type);
   if (*out) return ACCEL_OK;
@@ -237,7 +269,7 @@ accel_status accel__image_processor_load(const char *directory, accel__image_pro
   const accel__json *at;
   *out = (accel__image_processor){0};
   accel_status status = accel__json_read_processor(directory, "image_processor", &file, &at);
-  if (status == ACCEL_OK) status = class_of(&file, at, &class);
+  if (status == ACCEL_OK) status = class_of(&file, at, directory, &class);
   if (status == ACCEL_OK) {
     *out = class->defaults;
     status = read_fields(&file, at, class->square, out);

@@ -3,6 +3,7 @@ tests/goldens/make_media_goldens.py): labels and boxes exactly, scores within 1e
 """
 import json
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -60,6 +61,26 @@ class Pipelines(unittest.TestCase):
             self.assertEqual(shapes, {"pixel_values": [2, 3, 64, 64], "pixel_mask": [2, 64, 64]})
             out, _ = accel("run", model, "--input", made, "--output", os.path.join(work, "out.safetensors"), "--quiet")
             self.assertTrue(os.path.getsize(os.path.join(work, "out.safetensors")) > 100)
+
+    def test_a_file_that_names_no_class(self):
+        """Old files of the hub: transformers goes by the model's type."""
+        for model in ("vit", "detr", "clip", "wav2vec2", "hubert", "ast"):
+            with tempfile.TemporaryDirectory() as work, self.subTest(model=model):
+                bare = os.path.join(work, model)
+                shutil.copytree(os.path.join(MEDIA, model), bare)
+                with open(os.path.join(bare, "preprocessor_config.json"), encoding="utf-8") as f:
+                    fields = json.load(f)
+                for key in ("image_processor_type", "feature_extractor_type", "processor_class"):
+                    fields.pop(key, None)
+                with open(os.path.join(bare, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+                    json.dump(fields, f)
+                given = ("--audio", path("audio/sounds/s16.wav")) if model in ("wav2vec2", "hubert", "ast") else ("--image", path("image/pictures/rgb.png"))
+                made = []
+                for directory in (os.path.join(MEDIA, model), bare):
+                    accel("preprocess", directory, *given, "--output", os.path.join(work, "t.safetensors"), "--quiet")
+                    with open(os.path.join(work, "t.safetensors"), "rb") as f:
+                        made.append(f.read())
+                self.assertEqual(made[0], made[1])
 
     def test_what_cannot_be(self):
         vit, ast = os.path.join(MEDIA, "vit"), os.path.join(MEDIA, "ast")
