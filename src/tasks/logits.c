@@ -133,7 +133,8 @@ static void keep_finite(float *scores, size_t vocab) {
 
 static void force_and_suppress(const accel__generate_config *c, const accel__logits_input *in, float *scores, size_t vocab) {
   int64_t length = (int64_t)in->padding + in->ids.n, prompt = (int64_t)in->padding + in->prompt;
-  if (length < c->min_length || length - prompt < c->min_new_tokens) forbid_all(scores, vocab, c->eos);
+  const bool early = c->min_new_tokens >= 0 ? length - prompt < c->min_new_tokens : length < c->min_length;
+  if (early) forbid_all(scores, vocab, c->eos);
   int32_t bos = (int32_t)c->forced_bos;
   if (c->forced_bos >= 0 && length == 1) force(scores, vocab, (accel__ids){&bos, 1});
   if (c->forced_eos.n && length == in->max_length - 1) force(scores, vocab, c->forced_eos);

@@ -7,7 +7,8 @@
  * As many layers' caches as make MIB mebibytes (400) are walked through, so that every byte comes from memory; key heads
  * over ranges of 1024 keys are shared out to the threads, as attention.c cuts them.  Beside each figure: the read bandwidth
  * of the same threads over the same pages, measured in the same round, and the rate of the same kernel over one head's keys
- * that stay in the second-level cache, which is the limit of its instructions on a core.  The lower of the two is the bound.
+ * that stay in the second-level cache, on all threads at once, as they may share a core: the limit of its instructions.  The
+ * lower of the two is the bound.
  * Medians over the rounds. */
 #include <stdbool.h>
 #include <stdio.h>
@@ -105,26 +106,43 @@ static void drop(cache *c) {
   free(c->page);
 }
 
-/* Bytes a second of the kernel over a range of one head's keys, CACHED bytes at most, on one core; 0 when out of memory. */
+/* Each thread by itself over a range of one head's keys of its own, `times` times. */
+typedef struct cached_work {
+  const work *each; /* [threads] */
+  int64_t times;
+} cached_work;
+
+static void attend_cached(const void *arg, int thread, int threads) {
+  const cached_work *k = arg;
+  (void)threads;
+  for (int64_t n = 0; n < k->times; n++) attend(&k->each[thread], 0, 1);
+}
+
+/* Bytes a second of the kernel over keys that stay in the caches, CACHED bytes at most, of all threads together; 0 when out
+ * of memory. */
 static double cached_rate(const work *model) {
   setting s = *model->s;
-  cache c;
+  cache c[CREW_MOST] = {{0}};
+  work each[CREW_MOST];
   const int64_t row = model->c->row_bytes, fit = CACHED / (2 * row);
-  int64_t n = 0;
+  const size_t part = (size_t)(s.group * (2 + s.dim));
+  float *parts = calloc((size_t)s.threads * part, sizeof *parts);
+  bool made = parts != NULL;
   s.heads = 1;
   s.keys = s.keys < RANGE ? s.keys : RANGE;
   if (s.keys > fit) s.keys = fit > 64 ? fit / 64 * 64 : 64;
   s.mib = 0; /* one layer */
-  bool made = fill(model->kernels, &s, &c);
-  const work one = {.kernels = model->kernels, .s = &s, .c = &c, .q = model->q, .parts = model->parts};
-  double start = now();
-  for (; made && (n < 4 || now() - start < 0.02); n++) {
-    if (n == 4) start = now(); /* in the cache by now */
-    attend(&one, 0, 1);
+  for (int t = 0; t < s.threads; t++) {
+    made = made && fill(model->kernels, &s, &c[t]);
+    each[t] = (work){.kernels = model->kernels, .s = &s, .c = &c[t], .q = model->q, .parts = parts + (size_t)t * part};
   }
-  const double seconds = now() - start;
-  drop(&c);
-  return made ? (double)(n - 4) * 2.0 * (double)(s.keys * row) / seconds : 0;
+  cached_work run = {each, 4};
+  if (made) crew_run(attend_cached, &run, s.threads); /* into the cache */
+  double seconds = 0;
+  for (run.times = 16; made && (seconds = crew_run(attend_cached, &run, s.threads)) < 0.02;) run.times *= 2;
+  for (int t = 0; t < s.threads; t++) drop(&c[t]);
+  free(parts);
+  return made ? (double)(run.times * s.threads) * 2.0 * (double)(s.keys * row) / seconds : 0;
 }
 
 static bool bench(const cpu_kernels *kernels, const setting *s) {
@@ -145,7 +163,7 @@ static bool bench(const cpu_kernels *kernels, const setting *s) {
     cached[r] = cached_rate(&model) * 1e-9;
   }
   const size_t rounds = (size_t)s->rounds;
-  const double a = median(rate, rounds), b = median(reading, rounds), most = median(cached, rounds) * s->threads,
+  const double a = median(rate, rounds), b = median(reading, rounds), most = median(cached, rounds),
                bound = b < most ? b : most;
   printf(
       "%-8s %d threads, %lld x %lld heads of %lld, %lld keys, rows of %lld bytes: %6.2f GB/s, %5.1f %% of %6.2f (reading "

@@ -421,11 +421,13 @@ static chunk chunk_at(const cpu_attention *a, int64_t from, int64_t high) {
   return c;
 }
 
+/* The lines that begin in a row: of rows one behind the other each line is asked for once. */
+V_INLINE const char *first_line(const char *row) { return row + (-(uintptr_t)row & 63); }
 V_INLINE void ask_for(const char *row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) v_prefetch(row + i);
+  for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch(line);
 }
 V_INLINE void ask_far(const char *row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) v_prefetch_far(row + i);
+  for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch_far(line);
 }
 
 /* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: for the values meanwhile. */
@@ -600,6 +602,10 @@ V_INLINE void mix_of(const int kv, int64_t rows, const cpu_attention *a, const d
   }
 }
 
+#ifdef V_PAIRS
+#include "kernels/attention_pairs_body.h"
+#endif
+
 /* Rows i .. i + rows-1, which see the same keys. */
 V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t i) {
   decode_scores s[DECODE_ROWS], position;
@@ -609,7 +615,15 @@ V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t
   const bool placed = a->key_position || a->slope != 0.0f, turns = rows >= DECODE_TURNED && a->dk <= DECODE_DIM;
   int64_t low, high;
   span_of(a, i, &low, &high);
-  if (turns) turn(a, q, rows, turned);
+#ifdef V_PAIRS
+  const bool pairs = kv == ACCEL_PLUGIN_I8 && takes_pairs(a);
+  int16_t codes[DECODE_ROWS * DECODE_DIM] __attribute__((aligned(64)));
+  float unit[DECODE_ROWS];
+  if (pairs) code_rows(a, q, rows, codes, unit);
+#else
+  const bool pairs = false;
+#endif
+  if (turns && !pairs) turn(a, q, rows, turned);
   for (int64_t r = 0; r < rows; r++) {
     total[r] = a->part ? a->part + (i + r) * (2 + a->dv) + 2 : a->y + (i + r) * a->ldy;
     so_far[r] = nothing_seen(a, i + r);
@@ -618,11 +632,17 @@ V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t
   chunk at;
   for (int64_t j = low; j < high; j += at.n) {
     at = chunk_at(a, j, high);
-    dots_of(kv, rows, a, q, turns ? turned : NULL, &at, s);
+#ifdef V_PAIRS
+    if (pairs) dots_pairs_of(rows, a, codes, unit, &at, s);
+#endif
+    if (!pairs) dots_of(kv, rows, a, q, turns ? turned : NULL, &at, s);
     for (int64_t c = 0; placed && c < round_up(at.n, V); c++) position[c] = position_of(a, j + c);
     for (int64_t r = 0; r < rows; r++)
       factor[r] = weigh_decoded(a, i + r, s[r], j, at.n, placed ? position : NULL, &so_far[r]);
-    mix_of(kv, rows, a, (const decode_scores *)s, &at, factor, total);
+#ifdef V_PAIRS
+    if (pairs) mix_pairs_of(rows, a, (const decode_scores *)s, &at, factor, total);
+#endif
+    if (!pairs) mix_of(kv, rows, a, (const decode_scores *)s, &at, factor, total);
   }
   for (int64_t r = 0; r < rows; r++) {
     if (!a->part) hand_over(a, i + r, &so_far[r], total[r]);

@@ -68,6 +68,25 @@ V_INLINE vf v_load_s8(const int8_t *p) {
 V_INLINE __m128i v_narrow(__m256i x) {
   return _mm256_castsi256_si128(_mm256_permute4x64_epi64(_mm256_packus_epi32(x, x), 0xd8));
 }
+/* Products of 16-bit integers: see vec_avx512.h. */
+#define V_PAIRS 1
+typedef __m256i vi;
+V_INLINE vi v_i_zero(void) { return _mm256_setzero_si256(); }
+V_INLINE vi v_i_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+V_INLINE vi v_i_set(int32_t x) { return _mm256_set1_epi32(x); }
+V_INLINE vf v_of_i(vi x) { return _mm256_cvtepi32_ps(x); }
+V_INLINE vi v_pairs_of_s8(const int8_t *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }
+V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
+V_INLINE vi v_zip_pairs_low(vi a, vi b) { return _mm256_unpacklo_epi16(a, b); }
+V_INLINE vi v_zip_pairs_high(vi a, vi b) { return _mm256_unpackhi_epi16(a, b); }
+V_INLINE void v_unzip_pairs(vi low, vi high, vi *first, vi *second) {
+  *first = _mm256_permute2x128_si256(low, high, 0x20);
+  *second = _mm256_permute2x128_si256(low, high, 0x31);
+}
+V_INLINE void v_store_s16(int16_t *p, vf x) {
+  const __m256i words = _mm256_cvtps_epi32(x);
+  _mm_storeu_si128((__m128i *)p, _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
+}
 /* The same of unsigned ones. */
 V_INLINE vf v_load_u8(const uint8_t *p) {
   return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));

@@ -57,6 +57,25 @@ V_INLINE vf v_load_bf16(const uint16_t *p) {
 V_INLINE vf v_load_s8(const int8_t *p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
+/* Products of 16-bit integers: 2V signed bytes as such; V sums and of two neighbours' products each; V floats, rounded, |x|
+ * <= 32767; a[0], b[0], a[1], b[1], .. of parts of two vectors, whose sums v_unzip_pairs puts in order again. */
+#define V_PAIRS 1
+typedef __m512i vi;
+V_INLINE vi v_i_zero(void) { return _mm512_setzero_si512(); }
+V_INLINE vi v_i_load(const void *p) { return _mm512_loadu_si512(p); }
+V_INLINE vi v_i_set(int32_t x) { return _mm512_set1_epi32(x); }
+V_INLINE vf v_of_i(vi x) { return _mm512_cvtepi32_ps(x); }
+V_INLINE vi v_pairs_of_s8(const int8_t *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
+V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
+V_INLINE vi v_zip_pairs_low(vi a, vi b) { return _mm512_unpacklo_epi16(a, b); }
+V_INLINE vi v_zip_pairs_high(vi a, vi b) { return _mm512_unpackhi_epi16(a, b); }
+V_INLINE void v_unzip_pairs(vi low, vi high, vi *first, vi *second) {
+  *first = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
+  *second = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
+}
+V_INLINE void v_store_s16(int16_t *p, vf x) {
+  _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
+}
 /* The same of unsigned ones. */
 V_INLINE vf v_load_u8(const uint8_t *p) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)));
