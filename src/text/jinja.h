@@ -75,8 +75,9 @@ typedef struct accel__jinja_list {
   accel__jinja_value *at;
   size_t n, capacity;
   size_t next;      /* ITER: first item not read; CYCLER: position; JOINER: used */
-  const char *name; /* VIEW: "dict_keys" ... */
+  const char *name; /* VIEW: "dict_keys" ...; TUPLE: ACCEL__J_GROUP for one of groupby's, whose items have names */
 } accel__jinja_list;
+#define ACCEL__J_GROUP "group"
 
 typedef struct accel__jinja_dict {
   accel__jinja_value *key, *value; /* in order of insertion */

@@ -205,6 +205,7 @@ static accel_status f_groupby(accel__jinja *run, const value *self, args_t *a, v
       ACCEL_TRY(accel__jinja_list_new(run, ACCEL__J_TUPLE, 2, &pair));
       ACCEL_TRY(accel__jinja_push(run, pair.list, exact));
       ACCEL_TRY(accel__jinja_push(run, pair.list, members));
+      pair.list->name = ACCEL__J_GROUP;
       ACCEL_TRY(accel__jinja_push(run, out->list, pair));
       group = members.list;
       last = key;

@@ -301,6 +301,8 @@ static accel_status python_attr(accel__jinja *run, const value *of, const char *
   }
   if (of->kind == ACCEL__J_MACRO && same(name, n, "name"))
     return accel__jinja_string(run, of->macro->node->name, strlen(of->macro->node->name), out);
+  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "grouper")) return *out = of->list->at[0], ACCEL_OK;
+  if (of->kind == ACCEL__J_TUPLE && of->list->name && same(name, n, "list")) return *out = of->list->at[1], ACCEL_OK;
   if (of->kind == ACCEL__J_CYCLER && same(name, n, "current") && of->list->n)
     return *out = of->list->at[of->list->next % of->list->n], ACCEL_OK;
   *found = false;
