@@ -35,6 +35,8 @@ static gpu_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
   const bool waves = behind_vulkan && limits->broadcast == 8 && (p->w.w.groups_k == 1 || p->w.w.group_k % 8 == 0);
   if (waves && p->m == 1) return (gpu_way){GPU_K_linear_wave1_f32, 1, 64, false};
   if (waves && p->m <= 8) return (gpu_way){GPU_K_linear_wave8_f32, 8, 32, false};
+  if (waves && p->m >= 32 && p->w.w.store == GPU_STORE_F32) /* worth its long compilation */
+    return (gpu_way){GPU_K_linear_wave16x6_f32, 16, 48, false};
   if (waves) return (gpu_way){GPU_K_linear_wave16_f32, 16, 32, false};
   if (p->m <= FEW && !p->trans) return (gpu_way){GPU_K_linear_few_f32, 4, 8, true};
   if (behind_vulkan) return (gpu_way){GPU_K_linear_block_f32, 16, 128, false};

@@ -62,7 +62,7 @@ static bool drain(int fd, accel__buffer *into) {
 /* How long the program may take.  Past its limit it goes on only where the machine is what is slow: while it gets processor
  * time and has not had limit_ms of that, and at most STARVED times as long.  One that waits for ever is stopped at the
  * limit, one that computes for ever when it has computed so long. */
-enum { STARVED = 6, WINDOWS = 4, LEAST_SHARE = 50 };
+enum { STARVED = 6, WINDOWS = 2, LEAST_SHARE = 400 };
 typedef struct watch {
   clockid_t clock; /* of the program's processor time */
   bool has_clock, advances;
