@@ -236,6 +236,15 @@ static void put_codes(const coded *j, const piece *at, const float *product, con
                                          .low = reach->low});
 }
 
+/* Lets the kernel ask for what the next piece reads and writes. */
+static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_windows *w) {
+  const cpu_conv_call *c = &j->call;
+  const int64_t pixels = at->end - at->first;
+  w->y_ahead = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs).codes + at->end * c->outputs;
+  if (w->residual) w->residual_ahead = pixels * c->outputs;
+  if (c->plane.out[0] == 1 && !j->gathered && !j->bordered) w->x_ahead = pixels * g->ldx;
+}
+
 /* A residual among planes is added when the result goes there; the activation follows it. */
 static void run_piece(const coded *j, uint32_t index, char *room) {
   const cpu_conv_call *c = &j->call;
@@ -263,6 +272,7 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
     windows.residual_scale = r.scale + at.first;
     windows.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
+  if (c->y_codes) ask_ahead(j, &at, &g, &windows);
   if (c->y_codes) note_reach(j, at.end - at.first, room, &windows);
   c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
   if (c->y_codes)
@@ -271,22 +281,11 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
     put_planes(j, &at, product, later);
 }
 
-/* Asks for the residual that the next piece adds. */
-static void ask_ahead(const coded *j, uint32_t index) {
-  const cpu_conv_call *c = &j->call;
-  const piece at = piece_of(j, index);
-  const uint8_t *r = cpu_image_at(c->residual, at.image, cpu_area(c->plane.out), c->outputs).codes;
-  for (int64_t i = at.first * c->outputs; i < at.end * c->outputs; i += 64) __builtin_prefetch(r + i, 0, 2);
-}
-
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const coded *j = arg;
   const uint32_t all = (uint32_t)j->call.count * j->pieces * j->strips;
   const uint32_t first = (uint32_t)cpu_share(all, index, j->tasks), end = (uint32_t)cpu_share(all, index + 1, j->tasks);
-  for (uint32_t i = first; i < end; i++) {
-    if (j->call.residual_codes && i + 1 < end) ask_ahead(j, i + 1);
-    run_piece(j, i, j->rooms + worker * j->room);
-  }
+  for (uint32_t i = first; i < end; i++) run_piece(j, i, j->rooms + worker * j->room);
 }
 
 /* ---- launches ---- */

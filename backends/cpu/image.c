@@ -65,7 +65,7 @@ typedef struct pool_codes_job {
   void *y;
   float *lines; /* [workers][room] */
   int64_t channels, room;
-  bool whole_lines; /* have one scale */
+  bool whole_lines, positive; /* lines of y have one scale; x has no zeros */
 } pool_codes_job;
 
 static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
@@ -78,7 +78,7 @@ static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
   j->kernels->pool_pixels(&(cpu_pool_pixels){.plane = j->plane,
                                              .codes = x.codes,
                                              .scale = x.scale,
-                                             .zero = x.zero,
+                                             .zero = j->positive ? NULL : x.zero,
                                              .channels = j->channels,
                                              .sign = cpu_codes_flip(to),
                                              .y = room},
@@ -91,7 +91,8 @@ static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
                                          .channels = j->channels,
                                          .each = j->whole_lines ? wide : 1,
                                          .most = cpu_codes_most(to),
-                                         .flip = cpu_codes_flip(to)});
+                                         .flip = cpu_codes_flip(to),
+                                         .positive = j->positive});
 }
 
 static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const cpu_plane *p) {
@@ -101,7 +102,8 @@ static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const cpu_
                       .y = l->out[0].data,
                       .lines = l->workspace,
                       .channels = l->in[0].dim[1],
-                      .whole_lines = cpu_codes_of(&s->convs, l->node->out[0]) == CPU_CODES_LINE};
+                      .whole_lines = cpu_codes_of(&s->convs, l->node->out[0]) == CPU_CODES_LINE,
+                      .positive = cpu_codes_positive(&s->convs, kit_operand(l->node, 0))};
   j.room = aligned(p->out[1] * j.channels);
   cpu_parallel(l, (uint32_t)(l->in[0].dim[0] * p->out[0]), pool_codes_task, &j);
 }

@@ -434,6 +434,9 @@ static void test_windows(void **state) {
                      round % 3 ? r.code : NULL,
                      r.scale,
                      positive ? NULL : r.zero,
+                     round % 6 ? 0 : 16,
+                     round % 3 ? 16 : 0,
+                     round % 4 ? r.code : NULL,
                      NULL,
                      NULL};
     t.shape.block = w.block;

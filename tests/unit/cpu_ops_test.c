@@ -375,13 +375,14 @@ static void test_pool_pixels(void) {
   for (int round = 0; round < 30; round++) {
     cpu_plane p = random_plane(16);
     const int64_t channels = pick(1, 40), n = cpu_area(p.in), line = pick(0, p.out[0] - 1);
-    const bool sign = round % 2;
+    const bool sign = round % 2, zeros = sign || round % 4;
     float *scale = filled(n), *zero = filled(n), *y = guard((p.out[0] - line) * p.out[1] * channels);
     uint8_t *x = (uint8_t *)guard((n * channels + 3) / 4) + ((n * channels + 3) / 4 * 4 - n * channels);
     for (int64_t i = 0; i < n * channels; i++) x[i] = (uint8_t)pick(0, 255);
-    for (int64_t i = 0; i < n; i++) scale[i] = fabsf(scale[i]) + 0.01f, zero[i] = (float)pick(sign ? -128 : 0, 127);
+    for (int64_t i = 0; i < n; i++)
+      scale[i] = fabsf(scale[i]) + 0.01f, zero[i] = zeros ? (float)pick(sign ? -128 : 0, 127) : 0;
     if (round % 5 == 0) scale[pick(0, n - 1)] = NAN;
-    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zero, channels, sign, y}, line, p.out[0]);
+    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zeros ? zero : NULL, channels, sign, y}, line, p.out[0]);
     for (int64_t i = 0; i < (p.out[0] - line) * p.out[1]; i++)
       for (int64_t c = 0; c < channels; c++) {
         float most = -INFINITY;

@@ -103,6 +103,32 @@ typedef struct block_at {
   bool first, last, begins; /* of the blocks; begins: this is the first panel of a call */
 } block_at;
 
+/* What cpu_windows asks for in the row at hand: a line of y or of the residual, by turns, and a share of x. */
+typedef struct asking {
+  const uint8_t *line, *x;
+  int64_t ldr, ldx, from, to;
+} asking;
+
+V_INLINE asking asking_of(const block_at *b) {
+  const cpu_gemm *g = b->g;
+  const cpu_windows *w = g->windows;
+  const int64_t at = b->row * g->ldr + b->col;
+  const bool odd = b->col / GEMM_COLS % 2 && w->residual_ahead;
+  asking a = {.ldr = g->ldr, .ldx = g->ldx};
+  if (w->y_ahead) a.line = odd ? w->residual + at + w->residual_ahead : w->y_ahead + at;
+  if (!w->x_ahead) return a;
+  a.x = (const uint8_t *)g->x + b->row * g->ldx + w->x_ahead;
+  a.from = (g->k * b->col / g->n + 63) / 64 * 64, a.to = g->k * (b->col + GEMM_COLS) / g->n;
+  return a;
+}
+
+V_INLINE void ask(asking *a) {
+  if (a->line) v_prefetch_far(a->line), a->line += a->ldr;
+  if (!a->x) return;
+  for (int64_t k = a->from; k < a->to; k += 64) v_prefetch_far(a->x + k);
+  a->x += a->ldx;
+}
+
 /* A block that is not the last one that goes to y: to `tile`. */
 V_INLINE void add_sums(const bool lean, const block_at *b, const int32_t *sums, float *tile) {
   const int64_t rows = b->rows, scale_row = b->scale_row, zero = b->zero;
@@ -132,6 +158,7 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
   const uint8_t *codes = adds ? w->residual + b->row * ldr + b->col : NULL;
   const float *code_scale = adds ? w->residual_scale + b->row : NULL, *code_zero = moved ? w->residual_zero + b->row : NULL;
   const char *at = b->scale;
+  asking asks = asking_of(b);
   float *y = g->y + b->row * ldy + b->col, *highs = reach ? w->high + b->row * V : NULL,
         *lows = signs ? w->low + b->row * V : NULL;
   vf bias[GEMM_VECS], factor[GEMM_VECS], sum[GEMM_VECS];
@@ -165,6 +192,7 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
       if (signs) low = v_max(low, v_sub(v_zero(), v));
     }
     if (adds) codes += ldr;
+    ask(&asks);
     if (reach) v_store(highs + i * V, high);
     if (signs) v_store(lows + i * V, low);
   }

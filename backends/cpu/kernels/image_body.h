@@ -63,12 +63,13 @@ void CPU_NAME(pool, plane)(const cpu_pool *g, float *workspace) {
 typedef struct covered {
   const uint8_t *at[CPU_POOL_TAPS];
   float scale[CPU_POOL_TAPS], zero[CPU_POOL_TAPS];
+  float bad; /* NaN where a pixel is, which all of its channels are then; else 0 */
   int n;
 } covered;
 
 static void cover(const cpu_pool_pixels *g, int64_t oy, int64_t ox, covered *to) {
   const cpu_plane *p = &g->plane;
-  to->n = 0;
+  to->n = 0, to->bad = 0;
   for (int64_t ky = 0; ky < p->kernel[0]; ky++)
     for (int64_t kx = 0; kx < p->kernel[1]; kx++) {
       const int64_t y = oy * p->stride[0] - p->begin[0] + ky * p->dilation[0],
@@ -76,24 +77,25 @@ static void cover(const cpu_pool_pixels *g, int64_t oy, int64_t ox, covered *to)
       if (y < 0 || y >= p->in[0] || x < 0 || x >= p->in[1]) continue;
       to->at[to->n] = g->codes + at * g->channels;
       to->scale[to->n] = g->scale[at];
-      to->zero[to->n++] = g->zero[at];
+      to->bad += 0 * g->scale[at];
+      to->zero[to->n++] = g->zero ? g->zero[at] : 0;
     }
 }
 
-/* Channels [c, c + V); a NaN, which all of a pixel are then, wins. */
-V_INLINE vf largest_of(const bool sign, const covered *w, int64_t c) {
-  vf most = v_set(-INFINITY), bad = v_zero();
+/* Channels [c, c + V); a NaN wins. */
+V_INLINE vf largest_of(const bool sign, const bool zeros, const covered *w, int64_t c) {
+  vf most = v_set(-INFINITY);
   for (int i = 0; i < w->n; i++) {
-    const vf code = sign ? v_load_s8((const int8_t *)w->at[i] + c) : v_load_u8(w->at[i] + c), scale = v_set(w->scale[i]);
-    most = v_max(most, v_mul(v_sub(code, v_set(w->zero[i])), scale));
-    bad = v_fma(scale, v_zero(), bad);
+    vf code = sign ? v_load_s8((const int8_t *)w->at[i] + c) : v_load_u8(w->at[i] + c);
+    if (zeros) code = v_sub(code, v_set(w->zero[i]));
+    most = v_max(most, v_mul(code, v_set(w->scale[i])));
   }
-  return v_add(most, bad);
+  return v_add(most, v_set(w->bad));
 }
 
-V_INLINE void pool_window(const bool sign, const covered *w, int64_t channels, float *y) {
+V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, int64_t channels, float *y) {
   int64_t c = 0;
-  for (; c + V <= channels; c += V) v_store(y + c, largest_of(sign, w, c));
+  for (; c + V <= channels; c += V) v_store(y + c, largest_of(sign, zeros, w, c));
   if (c >= channels) return;
   covered rest = *w;
   uint8_t code[CPU_POOL_TAPS][V] = {{0}};
@@ -101,7 +103,7 @@ V_INLINE void pool_window(const bool sign, const covered *w, int64_t channels, f
     memcpy(code[i], w->at[i] + c, (size_t)(channels - c));
     rest.at[i] = code[i];
   }
-  v_storen(y + c, largest_of(sign, &rest, 0), channels - c);
+  v_storen(y + c, largest_of(sign, zeros, &rest, 0), channels - c);
 }
 
 void CPU_NAME(pool, pixels)(const cpu_pool_pixels *g, int64_t line, int64_t line_end) {
@@ -111,9 +113,11 @@ void CPU_NAME(pool, pixels)(const cpu_pool_pixels *g, int64_t line, int64_t line
     for (int64_t ox = 0; ox < g->plane.out[1]; ox++, y += g->channels) {
       cover(g, oy, ox, &w);
       if (g->sign)
-        pool_window(true, &w, g->channels, y);
+        pool_window(true, true, &w, g->channels, y);
+      else if (g->zero)
+        pool_window(false, true, &w, g->channels, y);
       else
-        pool_window(false, &w, g->channels, y);
+        pool_window(false, false, &w, g->channels, y);
     }
 }
 

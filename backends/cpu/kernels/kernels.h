@@ -82,6 +82,10 @@ typedef struct cpu_windows {
   const int64_t *scale_at;       /* [k / block] and in a block */
   const uint8_t *residual;       /* codes [rows][ldr], or NULL */
   const float *residual_scale, *residual_zero; /* [rows]; residual_zero NULL: 0 */
+  /* What is asked for meanwhile, by tiles that go straight to y: what another call will read and write.  In bytes from a
+   * row's x and residual, 0 nothing; codes [rows][ldr], or NULL. */
+  int64_t x_ahead, residual_ahead;
+  uint8_t *y_ahead;
   /* What y reaches, lane by lane of a vector, for who codes it next (cpu_pixels); NULL: nobody asks.  high[rows][vector]:
    * the largest of 0 and y, low likewise of 0 and -y; they begin anew with the first panel of a call.  Only where no NaN can
    * arise.  low NULL: act is a ReLU, which may be left to who codes y. */

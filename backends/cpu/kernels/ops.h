@@ -191,7 +191,7 @@ typedef void cpu_pool_fn(const cpu_pool *g, float *workspace); /* as large as fo
 typedef struct cpu_pool_pixels {
   cpu_plane plane;
   const uint8_t *codes;      /* [in][channels] */
-  const float *scale, *zero; /* [in] */
+  const float *scale, *zero; /* [in]; zero NULL: 0 all over */
   int64_t channels;
   bool sign; /* codes are signed */
   float *y;
