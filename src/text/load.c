@@ -540,7 +540,8 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     find_specials(t, config->root, files->special_map.root);
     return ACCEL_OK;
   }
-  ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map, &files->settings));
+  ACCEL_TRY(
+      accel__tokenizer_settings(directory, config, &files->special_map, accel__ends_with(path, ".model"), &files->settings));
   const bool merges = accel__ends_with(path, "merges.txt");
   ACCEL_TRY(merges                           ? build_from_merges(t, map, directory, settings)
             : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)

@@ -478,6 +478,8 @@ static void put_pre_tokenizer(writer *w) {
     text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE("never", "true") "]}";
     decoder = METASPACE("never", "true");
   }
+  if (!space && text == w->f->pre_tokenizer && names_class(w->f->classes, "DebertaV2Tokenizer"))
+    text = decoder = METASPACE("first", "true");
   put(w, "\"pre_tokenizer\":");
   put(w, text);
   put(w, ",\"decoder\":");

@@ -96,22 +96,36 @@ static bool has(const accel__map *map, const char *text) {
   return accel__map_get(map, text, strlen(text), &value);
 }
 
-/* {"text": id, ...} as an added_tokens_decoder. */
+static int by_number(const void *a, const void *b) {
+  json_t *const *x = a, *const *y = b;
+  return ((*x)->valuedouble > (*y)->valuedouble) - ((*x)->valuedouble < (*y)->valuedouble);
+}
+
+static void put_numbered(accel__buffer *b, json_t *item, bool special, bool first) {
+  accel__buffer_printf(b, "%s\"%d\":{\"content\":", first ? "{" : ",", (int)item->valuedouble);
+  accel__buffer_json_string(b, item->string, strlen(item->string));
+  accel__buffer_printf(b, ",\"special\":%s,\"normalized\":%s}", special ? "true" : "false", special ? "false" : "true");
+}
+
+/* {"text": id, ...} as an added_tokens_decoder, by ids. */
 static accel_status put_added(accel__buffer *b, file_t *added, const accel__map *special_texts, bool *first) {
-  bool inner = true;
+  size_t n = 0;
   if (!cJSON_IsObject(added->root)) return accel__fail(ACCEL_ERROR_FORMAT, "%s: not a JSON object", added->name);
-  put_key(b, "added_tokens_decoder", first);
   ACCEL_JSON_EACH(item, added->root) {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble < ACCEL__TOKENS_MAX))
       return accel__fail(ACCEL_ERROR_FORMAT, "%s: '%.60s' has no id from 0 to %d", added->name, item->string,
                          ACCEL__TOKENS_MAX - 1);
-    const bool special = has(special_texts, item->string);
-    accel__buffer_printf(b, "%s\"%d\":{\"content\":", inner ? "{" : ",", (int)item->valuedouble);
-    inner = false;
-    accel__buffer_json_string(b, item->string, strlen(item->string));
-    accel__buffer_printf(b, ",\"special\":%s,\"normalized\":%s}", special ? "true" : "false", special ? "false" : "true");
+    n++;
   }
-  accel__buffer_text(b, inner ? "{}" : "}");
+  json_t **list = calloc(n + 1, sizeof *list);
+  if (!list) return accel__no_memory((n + 1) * sizeof *list);
+  n = 0;
+  ACCEL_JSON_EACH(item, added->root) list[n++] = item;
+  qsort(list, n, sizeof *list, by_number);
+  put_key(b, "added_tokens_decoder", first);
+  for (size_t i = 0; i < n; ++i) put_numbered(b, list[i], has(special_texts, list[i]->string), i == 0);
+  accel__buffer_text(b, n ? "}" : "{}");
+  free(list);
   return accel__buffer_status(b);
 }
 
@@ -126,11 +140,11 @@ static void put_class(accel__buffer *b, json_t *config, json_t *model, bool *fir
   accel__buffer_json_string(b, name, strlen(name));
 }
 
-static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, file_t *added, file_t *model) {
+static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, file_t *added, file_t *model, bool pieces) {
   static const char lists[] = "additional_special_tokens";
   bool first = true;
   put_class(b, config, model->root, &first);
-  const bool listed = accel__json_get(config, "extra_special_tokens") || accel__json_get(config, lists);
+  const bool listed = pieces || accel__json_get(config, "extra_special_tokens") || accel__json_get(config, lists);
   ACCEL_JSON_EACH(member, config) {
     const bool replaced = accel__json_get(map, member->string) && strcmp(member->string, lists) != 0;
     if (!replaced && accel__json_get(config, member->string) == member) ACCEL_TRY(put_member(b, member, &first));
@@ -156,14 +170,15 @@ static accel_status read_beside(accel__arena *arena, const char *directory, cons
   return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
 }
 
-accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map, accel__json_file *out) {
+accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map, bool pieces,
+                                       accel__json_file *out) {
   accel__arena arena = {0};
   accel__buffer b = {0};
   accel__json_file added = {0}, model = {0};
   const bool whole = accel__json_get(config->root, "added_tokens_decoder") != NULL;
   accel_status status = read_beside(&arena, directory, "config.json", &model);
   if (status == ACCEL_OK && !whole) status = read_beside(&arena, directory, "added_tokens.json", &added);
-  if (status == ACCEL_OK) status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model);
+  if (status == ACCEL_OK) status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model, pieces);
   if (status == ACCEL_OK)
     status = accel__json_parse(b.data, b.n, config->root ? config->name : "the files beside the vocabulary", out);
   accel__json_free(&added);
