@@ -210,6 +210,11 @@ static accel_status cut(const processor *p, const accel__image *image, int32_t s
     const int32_t x = i % across * side, y = i / across * side;
     accel__image *tile = &out->tile[1 + i];
     *tile = view(&whole);
+    if (down * across == 1) { /* all of it */
+      *tile = whole;
+      whole = (accel__image){0};
+      break;
+    }
     status =
         accel__image_crop(tile, x, y, width - x < side ? width - x : side, height - y < side ? height - y : side, black);
   }

@@ -4,6 +4,7 @@ tests/goldens/make_media_goldens.py): labels and boxes exactly, scores within 1e
 import json
 import os
 import shutil
+import struct
 import tempfile
 import unittest
 
@@ -81,6 +82,23 @@ class Pipelines(unittest.TestCase):
                     with open(os.path.join(work, "t.safetensors"), "rb") as f:
                         made.append(f.read())
                 self.assertEqual(made[0], made[1])
+
+    def test_one_tile(self):
+        """LLaVA-Next with one resolution of one tile: of a square picture the tile is the whole picture once more."""
+        with tempfile.TemporaryDirectory() as work:
+            with open(os.path.join(work, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+                json.dump({"image_processor_type": "LlavaNextImageProcessor", "size": {"shortest_edge": 20}, "crop_size": {"height": 20, "width": 20},
+                           "image_grid_pinpoints": [[20, 20]]}, f)
+            made = os.path.join(work, "made.safetensors")
+            accel("preprocess", work, "--image", path("image/pictures/one_pixel.png"), "--output", made, "--quiet")
+            with open(made, "rb") as f:
+                data = f.read()
+            (n,) = struct.unpack("<Q", data[:8])
+            where = json.loads(data[8:8 + n])["pixel_values"]
+            self.assertEqual(where["shape"], [1, 2, 3, 20, 20])
+            begin, end = (8 + n + at for at in where["data_offsets"])
+            half = (end - begin) // 2
+            self.assertEqual(data[begin:begin + half], data[begin + half:end])
 
     def test_what_cannot_be(self):
         vit, ast = os.path.join(MEDIA, "vit"), os.path.join(MEDIA, "ast")
