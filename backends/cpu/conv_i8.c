@@ -145,10 +145,25 @@ static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
         memcpy(row, x + kx * right, (size_t)run);
 }
 
+/* The same of a line of windows, one row of the kernel after the other: short ones whose copies stay within their rows. */
+static void gather_line(const coded *j, const uint8_t *x, int64_t line, uint8_t *rows) {
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, run = p->kernel[1] * channels, step = p->stride[1] * channels, row = j->row;
+  for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
+    const uint8_t *from = x + ky * p->dilation[0] * j->wide * channels;
+    uint8_t *to = rows + ky * run;
+    for (int64_t i = 0; i < line; i++, from += step, to += row) memcpy(to, from, RUN);
+  }
+}
+
 /* Rows of `lines` lines of windows, the first of which begins at x. */
 static void gather(const coded *j, const uint8_t *x, int64_t lines, int64_t line, uint8_t *rows) {
-  const int64_t channels = j->call.channels, *stride = j->call.plane.stride;
-  for (int64_t l = 0; l < lines; l++)
+  const cpu_plane *p = &j->call.plane;
+  const int64_t channels = j->call.channels, *stride = p->stride, run = p->kernel[1] * channels;
+  const bool apart = p->dilation[1] == 1 && run <= RUN && (p->kernel[0] - 1) * run + RUN <= j->row;
+  for (int64_t l = 0; apart && l < lines; l++, rows += line * j->row)
+    gather_line(j, x + l * stride[0] * j->wide * channels, line, rows);
+  for (int64_t l = 0; !apart && l < lines; l++)
     for (int64_t i = 0; i < line; i++, rows += j->row)
       gather_row(j, x + (l * stride[0] * j->wide + i * stride[1]) * channels, rows);
 }
