@@ -339,7 +339,7 @@ static bool dim_takes_codes(int64_t dim) { return dim >= CODES_DIM_LEAST && dim 
 
 /* Whether a head of a sequence is multiplied as codes: a matter of the sequence alone. */
 static bool takes_codes(const job *j, const cpu_attention *a) {
-  const bool all_seen = a->left < 0 && a->right < 0 && !a->mask, own_scores = a->softcap > 0 || a->sinks || a->slope != 0.0f;
+  const bool all_seen = a->left < 0 && a->right<0, own_scores = a->softcap> 0 || a->sinks || a->slope != 0.0f;
   return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && !own_scores && !a->relative_row &&
          !a->distance && !a->key_position && !a->part && a->scale > 0 && dim_takes_codes(a->dk) && dim_takes_codes(a->dv) &&
          a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;

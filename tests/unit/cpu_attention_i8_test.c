@@ -24,6 +24,7 @@ static float value(const attention *t, int64_t j, int64_t d) { return ((const fl
 
 static double bias(const attention *t, int64_t i, int64_t j) {
   const cpu_attention *a = &t->a;
+  if (a->mask && !a->mask[j]) return -INFINITY;
   return (a->bias ? a->bias[i * a->bias_row + j * a->bias_column] : 0.0f) +
          (a->relative ? a->relative[j - i + a->relative_origin] : 0.0f);
 }
@@ -51,7 +52,7 @@ static codes codes_of(const attention *t) {
   }
   for (int64_t j = 0; j < keys; j++) {
     float largest = 0;
-    for (int64_t d = 0; d < dk; d++) largest = fmaxf(largest, fabsf(c.key[j * dk + d]));
+    for (int64_t d = 0; d < dk; d++) largest = fmaxf(largest, fabsf(c.key[j * dk + d])); /* not NaN */
     c.key_scale[j] = fmaxf(1e-30f, largest / 127.0f);
     for (int64_t d = 0; d < dk; d++) c.key[j * dk + d] = rintf(c.key[j * dk + d] / c.key_scale[j]);
   }
@@ -73,7 +74,9 @@ static double weights(const attention *t, int64_t i, const codes *c, double *w) 
   for (int64_t j = 0; j < a->keys; j++) {
     double s = 0;
     for (int64_t d = 0; d < a->dk; d++)
-      s += c ? (double)rintf(query(t, i, d) / step) * c->key[j * a->dk + d] : (double)query(t, i, d) * key(t, j, d);
+      s += a->mask && !a->mask[j] ? 0
+           : c                    ? (double)rintf(query(t, i, d) / step) * c->key[j * a->dk + d]
+                                  : (double)query(t, i, d) * key(t, j, d);
     w[j] = a->scale * (c ? s * step * c->key_scale[j] : s) + bias(t, i, j);
     most = fmax(most, w[j]);
   }
@@ -116,7 +119,7 @@ static void check_attention(const attention *t) {
 
 /* ---- operands ---- */
 
-enum { PLAIN, DENSE, DENSE_ROW, DENSE_COLUMN, RELATIVE, HIDDEN, KINDS };
+enum { PLAIN, DENSE, DENSE_ROW, DENSE_COLUMN, RELATIVE, HIDDEN, MASKED, KINDS };
 
 /* Some numbers around a middle that differs from column to column, as keys and values of models are. */
 static float *around(int64_t rows, int64_t ld, int64_t cols, float far) {
@@ -153,6 +156,13 @@ static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int ki
   if (kind == RELATIVE) {
     a->relative_origin = rows;
     a->relative = filled(rows + keys);
+  } else if (kind == MASKED) {
+    int32_t *mask = guard(keys);
+    for (int64_t j = 0; j < keys; j++) {
+      mask[j] = pick(0, 2) != 0;
+      if (!mask[j] && pick(0, 1)) ((float *)a->k)[j * a->ldk] = NAN; /* hidden, too */
+    }
+    a->mask = mask;
   } else if (kind != PLAIN) {
     float *b = filled((rows - 1) * a->bias_row + (a->bias_column ? keys : 1));
     for (int64_t i = 0; kind == HIDDEN && i < rows * keys; i++)

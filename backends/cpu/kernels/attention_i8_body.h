@@ -11,7 +11,7 @@
  * keys above 1e33 may give NaN, too.
  *
  * A panel of keys or values begins with scale[COLS] and offset[COLS] as fp32; codes are [rows / 4][COLS][4].  Scores are
- * scale * sum + offset, -infinity for keys that are not there. */
+ * scale * sum + offset, -infinity for keys that are not there or hidden. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -71,6 +71,12 @@ V_INLINE vf turn(const head *h, int64_t j) {
   return v_add(v_max(v_set(LEAST_SCALE), v_mul(largest, v_set(1.0f / 127.0f))), bad);
 }
 
+/* Of V keys from j on, those that are not there or are hidden. */
+static void hide(const cpu_attention *a, int64_t j, float *scale, float *offset) {
+  for (int64_t i = 0; (a->mask || j + V > a->keys) && i < V; i++)
+    if (j + i >= a->keys || (a->mask && !a->mask[j + i])) scale[i] = 0.0f, offset[i] = -INFINITY;
+}
+
 static void pack_keys(const head *h) {
   const cpu_attention *a = h->a;
   const vi ones = i_bytes(1);
@@ -78,7 +84,8 @@ static void pack_keys(const head *h) {
   for (int64_t d = 0; d < h->dk; d += V) {
     middle = v_zero();
     if (d < a->dk) range_of((const float *)a->k + d, a->ldk, a->keys, a->dk - d, &middle, &half, &bad);
-    v_store(h->middle + d, middle);
+    v_store(h->middle + d, v_select(v_lt(v_abs(middle), v_set(INFINITY)), middle, v_zero())); /* the key that spoils it may
+                                                                                                 be hidden */
   }
   for (int64_t j = 0; j < h->keys; j += V) {
     char *panel = h->k + j / GEMM_COLS * (HEAD + h->dk * GEMM_COLS), *code = panel + HEAD + j % GEMM_COLS * 4;
@@ -94,7 +101,7 @@ static void pack_keys(const head *h) {
     }
     v_store(scale, step);
     v_store(offset, v_mul(v_mul(v_set(-ZERO), step), i_float(sum)));
-    for (int64_t i = a->keys - j < 0 ? 0 : a->keys - j; i < V; i++) offset[i] = -INFINITY;
+    hide(a, j, scale, offset);
   }
 }
 

@@ -229,7 +229,7 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
 }
 
 /* The same with products of 8-bit codes (attention_i8_body.h says which): all keys are one tile, and of the above only
- * q, k, v, y with F32 rows in one piece, a positive scale, bias and relative are read. */
+ * q, k, v, y with F32 rows in one piece, a positive scale, mask (from key 0 on), bias and relative are read. */
 typedef void cpu_attention_i8_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
 
 enum { CPU_ATTENTION_I8_ROWS = 16, CPU_ATTENTION_I8_COLS = 32 }; /* multiples of any register tile, or above it */
