@@ -86,6 +86,8 @@ p = show("erfc, fourth root", fit(lambda u: root(u) / u, lambda u: (END - u) * 4
 z = np.linspace(0, END, 200001).astype(np.float32)
 u = np.float32(END) - z
 print("  fp32: largest absolute error of gelu", np.abs(z * (u * horner(p, u)) ** 4 - z / 2 * erfc(z.astype(np.float64) / np.sqrt(2))).max())
+# weights of attention on codes: 255 2^f = P(f) on |f| <= 1/2
+show("exp2 of codes", fit(lambda f: 255 * 2.0 ** f, lambda f: 2.0 ** -f / 255, -0.5, 0.5, 3))
 
 # sin(r) = r + r^3 P(r^2), cos(r) = 1 - r^2/2 + r^4 P(r^2) on |r| <= pi/4
 u_max = (np.pi / 4) ** 2 * 1.01

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
+#define V_GELU v_gelu_brief
 #include "kernels/math_body.h"
 #include "kernels/dot_body.h"
 #include "kernels/tile_body.h"
