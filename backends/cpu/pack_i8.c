@@ -2,7 +2,7 @@
  * are left to fp32 (pack.c).
  *
  *   block by block of k (cpu_x_block, or cpu_windows.block):
- *     factor[cols], sum[cols]  fp32: scale, and sum of the block's weights
+ *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */
 #include <string.h>
 
@@ -55,7 +55,7 @@ void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel
       float *factor = (float *)(void *)block + c, *sum = factor + p->cols;
       block += 2 * sizeof(float) * (size_t)p->cols;
       *factor = factor_of(&column[c], at);
-      *sum = *factor * (float)put_codes(row + at, k, (int8_t *)block + 4 * c, p->cols);
+      *sum = (float)put_codes(row + at, k, (int8_t *)block + 4 * c, p->cols);
       block += p->cols * padded(k);
     }
   }

@@ -55,19 +55,26 @@ V_INLINE source source_of(const cpu_gemm *g, const place *p) {
 
 V_INLINE vf float_at(const char *p) { return v_set(*(const float *)(const void *)p); }
 
-/* One block of a tile: t += x_scale (factor sum_k(code_x code_w) - x_zero sum); sum[i] of row i.  t begins with the first.
- */
-V_INLINE void add_block(const int rows, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors, const char *scale,
-                        int64_t scale_row, int64_t zero, bool first, float *tile) {
+/* One block of a tile: t += x_scale (sum_k(code_x code_w) - x_zero sum), times the factor where blocks of a column have
+ * their own; sum[i] of row i.  t begins with the first. */
+V_INLINE void add_block(const int rows, const bool own, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors,
+                        const char *scale, int64_t scale_row, int64_t zero, bool first, float *tile) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     const char *at = scale + i * scale_row;
     const vf s = float_at(at), z = float_at(at + zero);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       float *t = tile + i * GEMM_COLS + j * V;
-      const vf dot = v_mul(v_load(factors + j * V), i_float(sum[i][j * DOT_CHAINS])),
-               value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), dot);
+      vf value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), i_float(sum[i][j * DOT_CHAINS]));
+      if (own) value = v_mul(v_load(factors + j * V), value);
       v_store(t, first ? v_mul(s, value) : v_fma(s, value, v_load(t)));
     }
+  }
+}
+
+/* A tile whose blocks left out the factors. */
+V_INLINE void multiply_tile(const int rows, const float *factors, float *tile) {
+  MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) {
+    v_store(tile + i * V, v_mul(v_load(factors + i % GEMM_VECS * V), v_load(tile + i * V)));
   }
 }
 
@@ -140,7 +147,7 @@ V_INLINE void add_sums(const bool lean, const block_at *b, const int32_t *sums, 
     const vf s = float_at(at), z = !lean && zero ? float_at(at + zero) : v_zero();
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf value = i_float(i_load(sums + j * V));
-      if (!lean) value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), v_mul(v_load(factors + j * V), value));
+      if (!lean) value = v_mul(v_load(factors + j * V), v_fnma(z, v_load(factors + GEMM_COLS + j * V), value));
       v_store(tile + j * V, first ? v_mul(s, value) : v_fma(s, value, v_load(tile + j * V)));
     }
   }
@@ -178,7 +185,7 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf v = i_float(i_load(sums + j * V));
       if (any) {
-        v = v_fma(s, v_fnma(z, sum[j], v_mul(factor[j], v)), bias[j]);
+        v = v_fma(s, v_mul(factor[j], v_fnma(z, sum[j], v)), bias[j]);
         if (!first) v = v_add(v, v_load(tile + j * V));
       } else {
         v = v_fma(factor[j], first ? v_mul(s, v) : v_fma(s, v, v_load(tile + j * V)), bias[j]);
@@ -223,7 +230,7 @@ static void take_sums(tile_way way, const block_at *b, const int32_t *sums, floa
 }
 
 /* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
- *   sum_b x_scale[b] (factor[b] sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = factor[b] sum_k(code_w).
+ *   sum_b factor[b] x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = sum_k(code_w).
  * col: of windows whose tile goes straight to y, else -1. */
 V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const char *panel, int64_t col, tile_way way,
                        bool begins, float *tile, const char *ahead, int64_t ahead_step) {
@@ -251,7 +258,11 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
       take_sums(way, &(block_at){g, factors, scale, from.scale_row, from.zero, rows, p->row, col, b == 0, left == k, begins},
                 sums, tile);
     } else {
-      add_block(rows, sum, factors, scale, from.scale_row, from.zero, b == 0, tile);
+      if (g->group)
+        add_block(rows, true, sum, factors, scale, from.scale_row, from.zero, b == 0, tile);
+      else
+        add_block(rows, false, sum, factors, scale, from.scale_row, from.zero, b == 0, tile);
+      if (left == k && !g->group) multiply_tile(rows, factors, tile);
     }
     TILE_STAYS();
   }
