@@ -207,19 +207,29 @@ int32_t ocl_open(uint32_t index, const accel_plugin_options *options, gpu_device
   return ACCEL_PLUGIN_OK;
 }
 
+/* All of a lost device; what of its commands still runs is waited for. */
+static void forget(gpu_device *d) {
+  for (ocl_queue *q = d->idle; q && d->left; q = q->next) (void)ocl.clFinish(q->queue);
+  ocl_kernels_free(d);
+  for (ocl_queue *q = d->idle, *next; q; q = next) {
+    next = q->next;
+    ocl.clReleaseCommandQueue(q->queue);
+    free(q);
+  }
+  d->idle = NULL;
+  ocl.clReleaseContext(d->context);
+  d->context = NULL;
+  for (ocl_used *m = d->left, *next; m; m = next) {
+    next = m->next;
+    free(m->room);
+    free(m);
+  }
+  d->left = NULL;
+  atomic_store(&d->lost, false);
+}
+
 void ocl_close(gpu_device *d) {
   pthread_mutex_lock(&d->lock);
-  if (!--d->users && atomic_load(&d->lost)) {
-    ocl_kernels_free(d);
-    for (ocl_queue *q = d->idle, *next; q; q = next) {
-      next = q->next;
-      ocl.clReleaseCommandQueue(q->queue);
-      free(q);
-    }
-    d->idle = NULL;
-    ocl.clReleaseContext(d->context);
-    d->context = NULL;
-    atomic_store(&d->lost, false);
-  }
+  if (!--d->users && atomic_load(&d->lost)) forget(d);
   pthread_mutex_unlock(&d->lock);
 }

@@ -71,6 +71,12 @@ typedef struct ocl_queue {
   bool timed; /* its commands' times can be asked: of profiled runs */
 } ocl_queue;
 
+/* Host memory that queued commands read or write: it begins with this. */
+typedef struct ocl_used {
+  struct ocl_used *next;
+  void *room; /* freed with it; NULL: none */
+} ocl_used;
+
 struct gpu_device {
   cl_platform_id platform;
   cl_device_id id;
@@ -82,6 +88,7 @@ struct gpu_device {
   cl_context context; /* NULL until first opened */
   ocl_queue *idle;
   ocl_kernel kernel[GPU_KERNELS];
+  ocl_used *left; /* by commands whose end is not known, as the device was lost */
   _Atomic uint64_t allocated;
   atomic_bool lost;
 };

@@ -8,14 +8,14 @@
 enum { FLUSH = 32 }; /* commands after which the device is told to start */
 
 struct gpu_buffer {
+  ocl_used host; /* its room: where a CPU device works, in huge pages, which its driver does not ask for */
   cl_mem mem;
   uint64_t bytes;
   void *mapped;
-  void *room; /* the host's memory that a CPU device works in: in huge pages, which its driver does not ask for */
 };
 
 typedef struct kept { /* host bytes that a queued write still reads */
-  struct kept *next;
+  ocl_used host;
   uint32_t data[];
 } kept;
 
@@ -28,7 +28,7 @@ struct gpu_stream {
   gpu_device *device;
   const accel_plugin_host *host;
   ocl_queue *queue;
-  kept *updates;
+  ocl_used *updates;
   uint32_t queued;
   double *us; /* of the last mark; NULL: nobody asks */
   command_time *timed;
@@ -74,6 +74,19 @@ static void queue_give(gpu_device *d, ocl_queue *q) {
 
 /* ---- memory ---- */
 
+/* Frees what commands used.  Of a lost device they may go on: then ocl_close does. */
+static void used_free(gpu_device *d, ocl_used *m) {
+  if (atomic_load(&d->lost)) {
+    pthread_mutex_lock(&d->lock);
+    m->next = d->left;
+    d->left = m;
+    pthread_mutex_unlock(&d->lock);
+    return;
+  }
+  free(m->room);
+  free(m);
+}
+
 static cl_int map_buffer(gpu_device *d, gpu_buffer *b, accel_plugin_error *error) {
   ocl_queue *q;
   cl_int code = queue_take(d, &q, error);
@@ -96,11 +109,11 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
                     (unsigned long long)bytes, (unsigned long long)ours, (unsigned long long)d->limits.memory, d->info.name);
   }
   b->bytes = bytes;
-  if (d->limits.cpu) b->room = kit_room(bytes); /* none: the driver may have some */
-  const cl_mem_flags where = b->room ? CL_MEM_USE_HOST_PTR : host ? CL_MEM_ALLOC_HOST_PTR : 0;
-  b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | where, bytes, b->room, &code);
+  if (d->limits.cpu) b->host.room = kit_room(bytes); /* none: the driver may have some */
+  const cl_mem_flags where = b->host.room ? CL_MEM_USE_HOST_PTR : host ? CL_MEM_ALLOC_HOST_PTR : 0;
+  b->mem = ocl.clCreateBuffer(d->context, CL_MEM_READ_WRITE | where, bytes, b->host.room, &code);
   if (code) {
-    free(b->room);
+    free(b->host.room);
     free(b);
     return ocl_fail(d, code, "clCreateBuffer", error);
   }
@@ -124,8 +137,7 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
   }
   ocl.clReleaseMemObject(b->mem);
   atomic_fetch_sub(&d->allocated, b->bytes);
-  free(b->room);
-  free(b);
+  used_free(d, &b->host);
 }
 
 int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
@@ -251,8 +263,8 @@ int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
   kept *k = malloc(sizeof *k + to->bytes);
   if (!k) return kit_no_memory(error, to->bytes);
   memcpy(k->data, from, to->bytes);
-  k->next = s->updates;
-  s->updates = k;
+  k->host = (ocl_used){.next = s->updates};
+  s->updates = &k->host;
   const cl_int code = ocl.clEnqueueWriteBuffer(s->queue->queue, to->buffer->mem, CL_FALSE, to->offset, to->bytes, k->data, 0,
                                                NULL, event_of(s));
   return queued(s, code, "clEnqueueWriteBuffer", error);
@@ -260,14 +272,15 @@ int32_t ocl_update(gpu_stream *s, const gpu_binding *to, const void *from, accel
 
 int32_t ocl_end(gpu_stream *s, bool abandon, double *device_ms, accel_plugin_error *error) {
   const cl_int code = ocl.clFinish(s->queue->queue);
-  int32_t rc = code && !abandon ? ocl_fail(s->device, code, "clFinish", error) : ACCEL_PLUGIN_OK;
+  if (code) atomic_store(&s->device->lost, true); /* nobody knows what still runs */
+  const int32_t ended = code ? ocl_fail(s->device, code, "clFinish", abandon ? NULL : error) : ACCEL_PLUGIN_OK;
   (void)device_ms;
   read_events(s);
-  for (kept *k = s->updates, *next; k; k = next) {
-    next = k->next;
-    free(k);
+  for (ocl_used *m = s->updates, *next; m; m = next) {
+    next = m->next;
+    used_free(s->device, m);
   }
   queue_give(s->device, s->queue);
   free(s);
-  return rc;
+  return abandon ? ACCEL_PLUGIN_OK : ended;
 }

@@ -172,7 +172,7 @@ V_INLINE void narrow_few_rows(const int form, const int rows, const int panels, 
 V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t most, const cpu_gemm *g, int64_t row,
                                 int64_t stop, int64_t panel, float *total) {
   float block[NARROW_LENGTH * GEMM_COLS] __attribute__((aligned(64))),
-      tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+      tile[(NARROW_FEW > GEMM_ROWS ? NARROW_FEW : GEMM_ROWS) * GEMM_COLS] __attribute__((aligned(64)));
   const narrow w = narrow_panel(form, g, panel);
   const int64_t pieces = g->k > most ? (g->k + most - 1) / most : 1,
                 piece = (g->k + pieces - 1) / pieces, /* as equal as rounds of a tile allow */
