@@ -153,27 +153,21 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
 }
 
 /* The class that transformers takes for a model whose file names none. */
-static const char *class_for(const char *model_type) {
+static accel_status class_for(const char *directory, const char **class_name) {
   static const char *const usual[][2] = {{"wav2vec2", "Wav2Vec2FeatureExtractor"},
                                          {"hubert", "Wav2Vec2FeatureExtractor"},
                                          {"whisper", "WhisperFeatureExtractor"},
                                          {"clap", "ClapFeatureExtractor"},
                                          {"audio-spectrogram-transformer", "ASTFeatureExtractor"}};
-  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-    if (!strcmp(usual[i][0], model_type)) return usual[i][1];
-  return NULL;
+  return accel__json_usual_class(directory, usual, sizeof usual / sizeof *usual, class_name);
 }
 
 static accel_status build(const accel__json_file *file, const accel__json *at, const char *directory,
                           accel__audio_processor *out) {
   const char *type = NULL;
   const struct extractor *e = NULL;
-  char model_type[64];
   ACCEL_TRY(accel__json_string(file, at, "feature_extractor_type", &type));
-  if (!type) {
-    ACCEL_TRY(accel__json_model_type(directory, model_type, sizeof model_type));
-    type = class_for(model_type);
-  }
+  if (!type) ACCEL_TRY(class_for(directory, &type));
   if (!type) ACCEL_TRY(accel__json_require(file, at, "feature_extractor_type"));
   for (int i = 0; i < EXTRACTORS; i++)
     if (!strcmp(extractors[i].name, type)) e = &extractors[i];

@@ -286,41 +286,41 @@ accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_fi
   return parse_owned(text, n, path, out);
 }
 
-accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file,
-                                        const accel__json **at) {
+accel_status accel__json_read_beside(const char *directory, const char *name, size_t max_bytes, accel__json_file *out) {
   accel__arena arena = {0};
-  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
-  const char *whole = accel__path_join(&arena, directory, "processor_config.json"),
-             *alone = whole ? accel__path_join(&arena, directory, "preprocessor_config.json") : NULL;
-  *file = (accel__json_file){0};
-  *at = NULL;
-  if (!alone) goto done;
-  if (accel__file_exists(whole)) {
-    ACCEL_GOTO(accel__json_read(whole, 0, file));
-    *at = accel__json_get(file->root, part);
-  }
-  if (!*at) {
-    accel__json_free(file);
-    ACCEL_GOTO(accel__json_read(alone, 0, file));
-    *at = file->root;
-  }
-  status = ACCEL_OK;
-done:
+  *out = (accel__json_file){0};
+  if (!directory) return ACCEL_OK;
+  const char *path = accel__path_join(&arena, directory, name);
+  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (path && accel__file_exists(path)) status = accel__json_read(path, max_bytes, out);
   accel__arena_free(&arena);
   return status;
 }
 
-accel_status accel__json_model_type(const char *directory, char *out, size_t size) {
+accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file,
+                                        const accel__json **at) {
   accel__arena arena = {0};
-  accel__json_file file = {0};
-  const char *path = accel__path_join(&arena, directory, "config.json"), *type = NULL;
-  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  *out = 0;
-  if (status == ACCEL_OK && accel__file_exists(path)) status = accel__json_read(path, 0, &file);
-  if (status == ACCEL_OK) status = accel__json_string(&file, file.root, "model_type", &type);
-  if (status == ACCEL_OK && type) snprintf(out, size, "%s", type);
-  accel__json_free(&file);
+  *at = NULL;
+  ACCEL_TRY(accel__json_read_beside(directory, "processor_config.json", 0, file));
+  *at = accel__json_get(file->root, part);
+  if (*at) return ACCEL_OK;
+  accel__json_free(file);
+  const char *path = accel__path_join(&arena, directory, "preprocessor_config.json");
+  accel_status status = path ? accel__json_read(path, 0, file) : ACCEL_ERROR_OUT_OF_MEMORY;
+  *at = file->root;
   accel__arena_free(&arena);
+  return status;
+}
+
+accel_status accel__json_usual_class(const char *directory, const char *const (*usual)[2], size_t n,
+                                     const char **class_name) {
+  accel__json_file file;
+  const char *type = NULL;
+  *class_name = NULL;
+  accel_status status = accel__json_read_beside(directory, "config.json", 0, &file);
+  if (status == ACCEL_OK) status = accel__json_string(&file, file.root, "model_type", &type);
+  if (status == ACCEL_OK && type) *class_name = accel__second_of(usual, n, type);
+  accel__json_free(&file);
   return status;
 }
 

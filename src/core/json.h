@@ -31,12 +31,15 @@ typedef struct accel__json_file {
 accel_status accel__json_parse(const char *text, size_t n, const char *name, accel__json_file *out);
 /* ACCEL_ERROR_NOT_FOUND when the file is absent.  max_bytes 0: 256 MiB. */
 accel_status accel__json_read(const char *path, size_t max_bytes, accel__json_file *out);
+/* The same of file `name` of `directory`: an empty *out (root NULL) and ACCEL_OK when it, or the directory (NULL), is absent. */
+accel_status accel__json_read_beside(const char *directory, const char *name, size_t max_bytes, accel__json_file *out);
 /* The settings of one part ("image_processor", "feature_extractor") of a model's processor: *at is that member of
  * processor_config.json in `directory` (transformers 5 writes one file for all parts), or else the root of preprocessor_config.json.
  * The caller frees `file`, after errors too.  ACCEL_ERROR_NOT_FOUND when neither file is there. */
 accel_status accel__json_read_processor(const char *directory, const char *part, accel__json_file *file, const accel__json **at);
-/* model_type of config.json in `directory`, "" where there is none: what transformers goes by when a processor's file does not name its class. */
-accel_status accel__json_model_type(const char *directory, char *out, size_t size);
+/* What transformers goes by when a processor's file does not name its class: *class_name is what of usual[n], pairs of a model_type and
+ * a class, belongs to the model_type of config.json in `directory`; NULL: nothing does. */
+accel_status accel__json_usual_class(const char *directory, const char *const (*usual)[2], size_t n, const char **class_name);
 void accel__json_free(accel__json_file *file);
 
 /* Member of an object; NULL when absent, null, or `object` is no object (or NULL).  Linear: iterate large objects instead. */

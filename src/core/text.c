@@ -241,6 +241,12 @@ bool accel__equal_ignoring_case(const char *a, const char *b) {
   return lower(*a) == lower(*b);
 }
 
+const char *accel__second_of(const char *const (*pairs)[2], size_t n, const char *key) {
+  for (size_t i = 0; i < n; i++)
+    if (!strcmp(pairs[i][0], key)) return pairs[i][1];
+  return NULL;
+}
+
 bool accel__starts_with(const char *text, const char *prefix) { return !strncmp(text, prefix, strlen(prefix)); }
 
 bool accel__ends_with(const char *text, const char *suffix) {

@@ -45,6 +45,8 @@ bool accel__equal_ignoring_case(const char *a, const char *b); /* ASCII */
 bool accel__starts_with(const char *text, const char *prefix);
 bool accel__ends_with(const char *text, const char *suffix);
 bool accel__glob(const char *pattern, const char *text); /* '*' and '?' */
+/* Of pairs[n] the second of the first one whose first is `key`; NULL: none has it. */
+const char *accel__second_of(const char *const (*pairs)[2], size_t n, const char *key);
 /* The name of `known` nearest to `name` by edit distance, or NULL when none is near: for "did you mean". */
 const char *accel__nearest(const char *name, const char *const *known, size_t n);
 

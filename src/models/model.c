@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "core/file.h"
 #include "models/common.h"
 
 #define ACCEL_MODEL(file, type) extern const accel__architecture accel__model_##file;
@@ -191,9 +190,6 @@ void accel__model_free(accel__model **model) {
   accel__program_free(&p);
 }
 
-accel_status accel__generation_file(const char *directory, accel__arena *arena, accel__json_file *out) {
-  const char *path = directory ? accel__path_join(arena, directory, "generation_config.json") : NULL;
-  *out = (accel__json_file){0};
-  if (directory && !path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  return path && accel__file_exists(path) ? accel__json_read(path, 16 << 20, out) : ACCEL_OK;
+accel_status accel__generation_file(const char *directory, accel__json_file *out) {
+  return accel__json_read_beside(directory, "generation_config.json", 16 << 20, out);
 }

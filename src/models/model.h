@@ -211,7 +211,7 @@ typedef struct accel__model {
 accel_status accel__model_build(const accel__model_request *request, accel__model **out);
 void accel__model_free(accel__model **model);
 /* generation_config.json of a directory, to be freed; root NULL where there is none, or no directory. */
-accel_status accel__generation_file(const char *directory, accel__arena *arena, accel__json_file *out);
+accel_status accel__generation_file(const char *directory, accel__json_file *out);
 const accel__model_entry *accel__model_entry_of(const accel__model *model,
                                                 const char *name); /* NULL: it has no such entry */
 /* Every class name that accel__model_build knows, for messages, the support table and tests. */

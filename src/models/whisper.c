@@ -277,7 +277,7 @@ static accel_status read_alignment_of(accel__build *b, const accel__json_file *f
 
 static accel_status read_alignment(accel__build *b, whisper *m, accel__alignment *out) {
   accel__json_file generation;
-  ACCEL_TRY(accel__generation_file(b->request->directory, b->arena, &generation));
+  ACCEL_TRY(accel__generation_file(b->request->directory, &generation));
   accel_status status = read_alignment_of(b, generation.root ? &generation : b->file, m, out);
   accel__json_free(&generation);
   return status;

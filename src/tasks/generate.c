@@ -49,7 +49,7 @@ static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *pl
 /* The model's: generation_config.json, or what config.json says. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
   accel__json_file file;
-  ACCEL_TRY(accel__generation_file(ep->directory, &plan->arena, &file));
+  ACCEL_TRY(accel__generation_file(ep->directory, &file));
   accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config, &plan->arena, &plan->config);
   note(plan, file.root ? file.root : ep->config.root);
   if (status == ACCEL_OK && ep->model->own_ends) status = take_ends(ep, plan);

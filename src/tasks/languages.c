@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "tasks/processor.h"
 
 static const char PAIR[] = "translation_";
@@ -129,13 +128,11 @@ static accel_status find_pair(const accel_endpoint *ep, const accel__json *tasks
 }
 
 /* What tokenizer_config.json says of a model with one pair. */
-static accel_status check_pair(const accel_endpoint *ep, const char *from, const char *to, accel__arena *arena) {
-  accel__json_file file = {0};
-  const char *path = ep->directory ? accel__path_join(arena, ep->directory, "tokenizer_config.json") : NULL;
+static accel_status check_pair(const accel_endpoint *ep, const char *from, const char *to) {
+  accel__json_file file;
   const char *source = NULL, *target = NULL;
-  accel_status status = ACCEL_OK;
-  if (path && accel__file_exists(path)) ACCEL_TRY(accel__json_read(path, 0, &file));
-  if (file.root) status = accel__json_string(&file, file.root, "source_lang", &source);
+  accel_status status = accel__json_read_beside(ep->directory, "tokenizer_config.json", 0, &file);
+  if (status == ACCEL_OK && file.root) status = accel__json_string(&file, file.root, "source_lang", &source);
   if (file.root && status == ACCEL_OK) status = accel__json_string(&file, file.root, "target_lang", &target);
   if (status == ACCEL_OK && ((from && source && strcmp(from, source)) || (to && target && strcmp(to, target))))
     status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the model translates %s to %s, not %s to %s", ep->name,
@@ -203,5 +200,5 @@ accel_status accel__languages_find(const accel_endpoint *ep, const char *from, c
   ACCEL_TRY(find_pair(ep, tasks, from, to, arena, out));
   if (out->task) return ACCEL_OK;
   ACCEL_TRY(of_codes(t, &codes));
-  return codes.n ? with_code(ep, to, &codes, arena, out) : check_pair(ep, from, to, arena);
+  return codes.n ? with_code(ep, to, &codes, arena, out) : check_pair(ep, from, to);
 }

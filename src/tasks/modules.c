@@ -158,14 +158,11 @@ done:
   return status;
 }
 
-static accel_status read_normalize(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
-  accel__json_file file = {0};
-  char *path = accel__path_join(arena, directory, "config.json");
-  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+static accel_status read_normalize(const char *directory, accel__sentence_modules *out) {
+  accel__json_file file;
   out->head.normalize = true;
-  if (!accel__file_exists(path)) return ACCEL_OK; /* it has none in most cases */
-  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
-  accel_status status = check_is(&file, "module_input_name", "sentence_embedding");
+  accel_status status = accel__json_read_beside(directory, "config.json", 1 << 20, &file); /* it has none in most cases */
+  if (status == ACCEL_OK) status = check_is(&file, "module_input_name", "sentence_embedding");
   if (status == ACCEL_OK) status = check_is(&file, "module_output_name", "sentence_embedding");
   accel__json_free(&file);
   return status;
@@ -241,11 +238,8 @@ static accel_status read_prompts(const char *directory, accel__arena *arena, acc
   accel__json_file file = {0};
   const accel__json *prompts = NULL;
   const char *chosen = NULL;
-  char *path = accel__path_join(arena, directory, "config_sentence_transformers.json");
-  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (!accel__file_exists(path)) return ACCEL_OK;
-  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
-  accel_status status = ACCEL_OK;
+  accel_status status = accel__json_read_beside(directory, "config_sentence_transformers.json", 1 << 20, &file);
+  ACCEL_GOTO(status);
   ACCEL_GOTO(accel__json_object(&file, file.root, "prompts", &prompts));
   ACCEL_GOTO(accel__json_string(&file, file.root, "default_prompt_name", &chosen));
   int n = cJSON_GetArraySize(prompts);
@@ -254,7 +248,7 @@ static accel_status read_prompts(const char *directory, accel__arena *arena, acc
   ACCEL_JSON_EACH(item, prompts) {
     bool none = cJSON_IsNull(item); /* stands for "" */
     if (!none && !cJSON_IsString(item))
-      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", path, item->string));
+      ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'prompts': '%s' is not a string", file.name, item->string));
     accel__prompt *p = &list[out->n_prompts++];
     *p = (accel__prompt){.name = accel__arena_string(arena, item->string),
                          .text = accel__arena_string(arena, none ? "" : item->valuestring)};
@@ -301,7 +295,7 @@ static accel_status read_module(const accel__json_file *file, const accel__json 
   if (is_transformer) return read_transformer(full, arena, out);
   if (!strcmp(kind, "Pooling")) return read_pooling(full, arena, out);
   if (!strcmp(kind, "Dense")) return read_dense(full, path, arena, dense, out);
-  if (!strcmp(kind, "Normalize")) return read_normalize(full, arena, out);
+  if (!strcmp(kind, "Normalize")) return read_normalize(full, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name,
@@ -309,23 +303,22 @@ static accel_status read_module(const accel__json_file *file, const accel__json 
 }
 
 accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
-  accel__json_file file = {0};
+  accel__json_file file;
   *out = (accel__sentence_modules){.include_prompt = true, .transformer = directory};
-  char *path = accel__path_join(arena, directory, "modules.json");
   accel__dense *dense = accel__arena_array(arena, MAX_DENSE, sizeof *dense);
-  if (!path || !dense) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (!dense) return ACCEL_ERROR_OUT_OF_MEMORY;
   out->head.dense = dense;
-  if (!accel__file_exists(path)) return ACCEL_OK;
-  ACCEL_TRY(accel__json_read(path, 1 << 20, &file));
+  ACCEL_TRY(accel__json_read_beside(directory, "modules.json", 1 << 20, &file));
+  if (!file.root) return ACCEL_OK;
   out->transformer = NULL;
   accel_status status = cJSON_IsArray(file.root) && file.root->child
                             ? ACCEL_OK
-                            : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", path);
+                            : accel__fail(ACCEL_ERROR_FORMAT, "%s: expected an array of modules", file.name);
   bool normalized = false;
   ACCEL_JSON_EACH(module, file.root) {
     if (status != ACCEL_OK) break;
     if (normalized)
-      status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a module after Normalize", path);
+      status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a module after Normalize", file.name);
     else
       status = read_module(&file, module, directory, arena, dense, out);
     normalized = out->head.normalize;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "tasks/generate_config.h"
 #include "tasks/model_stepper.h"
 #include "tasks/processor.h"
@@ -89,11 +88,9 @@ static accel_status read_logit_score(const char *directory, const accel__json *m
 
 static accel_status find_answers(const accel_endpoint *ep, accel__arena *arena, answers *out) {
   const accel__tokenizer *tok = accel__processor_for(ep)->tokenizer;
-  char *path = accel__path_join(arena, ep->directory, "modules.json");
-  accel__json_file file = {0};
+  accel__json_file file;
   *out = (answers){accel__token_to_id(tok, "yes", 3), accel__token_to_id(tok, "no", 2)};
-  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel_status status = accel__file_exists(path) ? accel__json_read(path, 1 << 20, &file) : ACCEL_OK;
+  accel_status status = accel__json_read_beside(ep->directory, "modules.json", 1 << 20, &file);
   ACCEL_JSON_EACH(module, status == ACCEL_OK ? file.root : NULL) {
     const accel__json *type = accel__json_get(module, "type");
     if (status == ACCEL_OK && type && cJSON_IsString(type) && accel__ends_with(type->valuestring, ".LogitScore"))
@@ -248,13 +245,12 @@ static accel_status ask(rerank_job *job, const char *query, const char *const *d
 
 /* The activation that the model's files name: config_sentence_transformers.json, then config.json in its two spellings.  A
  * class that is not torch's is passed over, as CrossEncoder does with code it does not trust. */
-static accel_status own_function(const accel_endpoint *ep, accel__arena *arena, accel__score_function *out) {
-  accel__json_file file = {0};
+static accel_status own_function(const accel_endpoint *ep, accel__score_function *out) {
+  accel__json_file file;
   const accel__json *newer = accel__json_get(ep->config.root, "sentence_transformers");
   const accel__json *place[3] = {NULL, accel__json_get(newer, "activation_fn"),
                                  accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
-  char *path = ep->directory ? accel__path_join(arena, ep->directory, "config_sentence_transformers.json") : NULL;
-  accel_status status = path && accel__file_exists(path) ? accel__json_read(path, 1 << 20, &file) : ACCEL_OK;
+  accel_status status = accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
   if (status == ACCEL_OK) place[0] = accel__json_get(file.root, "activation_fn");
   *out = ACCEL__SCORE_SIGMOID;
   for (int i = 2; i >= 0 && status == ACCEL_OK; i--) { /* the first that is there is the last to count */
@@ -272,9 +268,8 @@ static accel_status own_function(const accel_endpoint *ep, accel__arena *arena, 
   return status;
 }
 
-static accel_status choose_function(const accel_endpoint *ep, const char *name, accel__arena *arena,
-                                    accel__score_function *out) {
-  if (!name) return own_function(ep, arena, out);
+static accel_status choose_function(const accel_endpoint *ep, const char *name, accel__score_function *out) {
+  if (!name) return own_function(ep, out);
   if (strcmp(name, "sigmoid") && strcmp(name, "none"))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: sigmoid none", name);
   *out = strcmp(name, "none") ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_NONE;
@@ -315,7 +310,7 @@ accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *co
   accel__score_function function = ACCEL__SCORE_SIGMOID;
   *out = NULL;
   if (!result || !job.logit) ACCEL_GOTO(accel__no_memory(n * sizeof *job.logit));
-  ACCEL_GOTO(choose_function(ep, params->function, accel__task_arena(result), &function));
+  ACCEL_GOTO(choose_function(ep, params->function, &function));
   ACCEL_GOTO(score(&job, query, documents, n, params));
   accel_ranked *item = accel__arena_array(accel__task_arena(result), n, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);

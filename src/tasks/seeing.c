@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "dispatch/pack.h"
 #include "tasks/media.h"
 #include "tasks/processor.h"
@@ -113,13 +112,11 @@ static accel_status read_text(job *j, const accel_image_prompt *p, seen *s) {
 
 /* What LlavaProcessor counts must be what the model has: its fields of processor_config.json. */
 static accel_status check_processor(const accel_endpoint *ep, const int64_t *dim, int64_t rows) {
-  accel__arena arena = {0};
-  accel__json_file file = {0};
-  const char *strategy = NULL, *path = accel__path_join(&arena, ep->directory, "processor_config.json");
+  accel__json_file file;
+  const char *strategy = NULL;
   int64_t patch = 0, more = 0;
-  accel_status status = path ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK && accel__file_exists(path)) {
-    ACCEL_GOTO(accel__json_read(path, 0, &file));
+  accel_status status = accel__json_read_beside(ep->directory, "processor_config.json", 0, &file);
+  if (file.root) {
     ACCEL_GOTO(accel__json_int(&file, file.root, "patch_size", 1, 65536, &patch));
     ACCEL_GOTO(accel__json_int(&file, file.root, "num_additional_image_tokens", 0, 65536, &more));
     ACCEL_GOTO(accel__json_string(&file, file.root, "vision_feature_select_strategy", &strategy));
@@ -129,11 +126,10 @@ static accel_status check_processor(const accel_endpoint *ep, const int64_t *dim
       ACCEL_GOTO(accel__fail(ACCEL_ERROR_FORMAT,
                              "%s: patch_size, num_additional_image_tokens and vision_feature_select_strategy give a picture "
                              "%lld image tokens, the model has %lld rows for it",
-                             path, (long long)counted, (long long)rows));
+                             file.name, (long long)counted, (long long)rows));
   }
 done:
   accel__json_free(&file);
-  accel__arena_free(&arena);
   return status;
 }
 

@@ -113,7 +113,7 @@ accel_status accel__whisper_plan_make(const accel_endpoint *ep, const accel_gene
   accel__json_file file = {0};
   *plan = (accel__whisper_plan){.options = *options};
   ACCEL_TRY(accel__generate_plan_make(ep, params, &plan->generate));
-  ACCEL_TRY(accel__generation_file(ep->directory, &plan->generate.arena, &file));
+  ACCEL_TRY(accel__generation_file(ep->directory, &file));
   accel_status status = accel__whisper_config_read(file.root ? &file : NULL, &ep->config, ep->model->vocab_size,
                                                    &plan->generate.arena, &plan->config);
   accel__json_free(&file);

@@ -67,12 +67,6 @@ static accel_status read_config(accel__ctc *c, const accel__json_file *file, con
   return ACCEL_OK;
 }
 
-static accel_status read_optional(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
-  const char *path = accel__path_join(arena, directory, name);
-  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
-}
-
 accel_status accel__ctc_load(const char *directory, accel__ctc *out) {
   accel__json_file vocab = {0}, config = {0}, added = {0};
   const char *language = NULL;
@@ -80,8 +74,8 @@ accel_status accel__ctc_load(const char *directory, accel__ctc *out) {
   *out = (accel__ctc){.blank = "<pad>", .unknown = "<unk>", .delimiter = "|", .space = " "};
   const char *path = accel__path_join(&out->arena, directory, "vocab.json");
   ACCEL_GOTO(path ? accel__json_read(path, 0, &vocab) : ACCEL_ERROR_OUT_OF_MEMORY);
-  ACCEL_GOTO(read_optional(&out->arena, directory, "tokenizer_config.json", &config));
-  ACCEL_GOTO(read_optional(&out->arena, directory, "added_tokens.json", &added));
+  ACCEL_GOTO(accel__json_read_beside(directory, "tokenizer_config.json", 0, &config));
+  ACCEL_GOTO(accel__json_read_beside(directory, "added_tokens.json", 0, &added));
   if (added.root) ACCEL_GOTO(read_vocab(out, &added, added.root));
   if (config.root) ACCEL_GOTO(read_config(out, &config, &language));
   const accel__json *words = vocab.root;

@@ -350,7 +350,7 @@ static void own_edges(json_t *config, bool merges, const char *own[2]) {
 
 /* add_bos_token and add_eos_token, where they stand, replace the post-processor (TokenizersBackend.update_post_processor).
  */
-static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *map, bool merges) {
+static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, bool merges) {
   json_t *class = accel__json_get(config->root, "tokenizer_class");
   bool bos = cJSON_IsString(class) && accel__starts_with(class->valuestring, "CodeLlama"), eos = false;
   bool stated = bos || cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
@@ -360,16 +360,10 @@ static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, file_t *m
   ACCEL_TRY(accel__json_bool(config, config->root, "add_eos_token", &eos));
   const char *own[2];
   own_edges(config->root, merges, own);
-  const char *begin = accel__special_text(config->root, map->root, "bos_token", own[0]);
-  const char *end = accel__special_text(config->root, map->root, "eos_token", own[1]);
+  const char *begin = accel__special_text(config->root, NULL, "bos_token", own[0]);
+  const char *end = accel__special_text(config->root, NULL, "eos_token", own[1]);
   return accel__set_bos_eos(t, bos && begin ? accel__token_to_id(t, begin, strlen(begin)) : -1,
                             eos && end ? accel__token_to_id(t, end, strlen(end)) : -1);
-}
-
-static accel_status read_optional(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
-  char *path = accel__path_join(arena, directory, name);
-  if (!path) return accel__no_memory(strlen(directory));
-  return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
 }
 
 /* ---- vocab.txt ---- */
@@ -547,7 +541,7 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
             : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)
                                              : build_from_model(t, map, settings));
   ACCEL_TRY(read_config(t, settings));
-  if (t->bare) ACCEL_TRY(apply_bos_eos(t, settings, settings, merges));
+  if (t->bare) ACCEL_TRY(apply_bos_eos(t, settings, merges));
   find_specials(t, settings->root->child ? settings->root : NULL, NULL);
   return ACCEL_OK;
 }
@@ -555,8 +549,8 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
 static accel_status load_file(accel__tokenizer *t, const char *path, const char *directory) {
   beside files = {0};
   accel__mapping map = {0};
-  accel_status status = read_optional(&t->arena, directory, "tokenizer_config.json", &files.config);
-  if (status == ACCEL_OK) status = read_optional(&t->arena, directory, "special_tokens_map.json", &files.special_map);
+  accel_status status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &files.config);
+  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &files.special_map);
   if (status == ACCEL_OK) status = accel__file_map(path, &map);
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/file.h"
 #include "text/internal.h"
 
 const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
@@ -47,10 +46,7 @@ static const char *class_of_type(const char *type) {
       {"t5", "T5Tokenizer"},
       {"xlm-roberta", "XLMRobertaTokenizer"},
   };
-  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
-    if (!strcmp(known[i][0], type)) return known[i][1];
-  }
-  return NULL;
+  return accel__second_of(known, sizeof known / sizeof *known, type);
 }
 
 static void put_key(accel__buffer *b, const char *key, bool *first) {
@@ -164,27 +160,19 @@ static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, 
   return accel__buffer_status(b);
 }
 
-static accel_status read_beside(accel__arena *arena, const char *directory, const char *name, accel__json_file *out) {
-  char *path = accel__path_join(arena, directory, name);
-  if (!path) return accel__no_memory(strlen(directory));
-  return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
-}
-
 accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map, bool pieces,
                                        accel__json_file *out) {
-  accel__arena arena = {0};
   accel__buffer b = {0};
   accel__json_file added = {0}, model = {0};
   const bool whole = accel__json_get(config->root, "added_tokens_decoder") != NULL;
-  accel_status status = read_beside(&arena, directory, "config.json", &model);
-  if (status == ACCEL_OK && !whole) status = read_beside(&arena, directory, "added_tokens.json", &added);
+  accel_status status = accel__json_read_beside(directory, "config.json", 0, &model);
+  if (status == ACCEL_OK && !whole) status = accel__json_read_beside(directory, "added_tokens.json", 0, &added);
   if (status == ACCEL_OK) status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model, pieces);
   if (status == ACCEL_OK)
     status = accel__json_parse(b.data, b.n, config->root ? config->name : "the files beside the vocabulary", out);
   accel__json_free(&added);
   accel__json_free(&model);
   accel__buffer_free(&b);
-  accel__arena_free(&arena);
   return status;
 }
 

@@ -60,12 +60,6 @@ static accel_status from_json(accel__chat_template *chat, const accel__json_file
   return ACCEL_OK;
 }
 
-static accel_status read_json(accel__chat_template *chat, const char *directory, const char *name, accel__json_file *out) {
-  char *path = accel__path_join(&chat->arena, directory, name);
-  if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  return accel__file_exists(path) ? accel__json_read(path, 0, out) : ACCEL_OK;
-}
-
 static accel_status from_file(accel__chat_template *chat, const char *path, const char *name) {
   accel__mapping map = {0};
   ACCEL_TRY(accel__file_map(path, &map));
@@ -157,9 +151,9 @@ static accel_status parse_all(accel__chat_template *chat) {
 
 static accel_status load(accel__chat_template *chat, const char *directory) {
   accel__json_file map = {0}, config = {0}, processor = {0};
-  accel_status status = read_json(chat, directory, "special_tokens_map.json", &map);
-  if (status == ACCEL_OK) status = read_json(chat, directory, "tokenizer_config.json", &config);
-  if (status == ACCEL_OK) status = read_json(chat, directory, "chat_template.json", &processor);
+  accel_status status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &map);
+  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &config);
+  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "chat_template.json", 0, &processor);
   if (status == ACCEL_OK && map.root) status = read_specials(chat, map.root);
   if (status == ACCEL_OK && config.root) status = read_specials(chat, config.root);
   if (status == ACCEL_OK && config.root) status = from_json(chat, &config);

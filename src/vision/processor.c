@@ -63,7 +63,7 @@ static const struct known *find_class(const char *type) {
 }
 
 /* The class that transformers takes for a model whose file names none. */
-static const char *class_for(const char *model_type) {
+static accel_status class_for(const char *directory, const char **class_name) {
   static const char *const usual[][2] = {
       {"vit", "ViTImageProcessor"},
       {"deit", "DeiTImageProcessor"},
@@ -83,21 +83,15 @@ static const char *class_for(const char *model_type) {
       {"qwen2_vl", "Qwen2VLImageProcessor"},
       {"qwen2_5_vl", "Qwen2VLImageProcessor"},
   };
-  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-    if (!strcmp(usual[i][0], model_type)) return usual[i][1];
-  return NULL;
+  return accel__json_usual_class(directory, usual, sizeof usual / sizeof *usual, class_name);
 }
 
 static accel_status class_of(const accel__json_file *file, const accel__json *at, const char *directory,
                              const struct known **out) {
   const char *type = NULL;
-  char model_type[64];
   ACCEL_TRY(accel__json_string(file, at, "image_processor_type", &type));
   if (!type) ACCEL_TRY(accel__json_string(file, at, "feature_extractor_type", &type));
-  if (!type) {
-    ACCEL_TRY(accel__json_model_type(directory, model_type, sizeof model_type));
-    type = class_for(model_type);
-  }
+  if (!type) ACCEL_TRY(class_for(directory, &type));
   if (!type) ACCEL_TRY(accel__json_require(file, at, "image_processor_type"));
   *out = find_class(type);
   if (*out) return ACCEL_OK;
