@@ -1,6 +1,6 @@
 # modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, deflated, run at build:
 #   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<kernels.def> -DOUT=<file> -P modules.cmake
-# OUT defines vlk_modules[].  A kernel whose text did not change is not compiled again.
+# OUT defines vlk_modules[].  A kernel whose text did not change, nor this file, is not compiled again.
 file(STRINGS ${DEF} lines REGEX "^GPU_KERNEL\\(")
 set(out "/* made by modules.cmake */\n#include \"vulkan/vlk.h\"\n")
 set(list "")
@@ -12,7 +12,7 @@ foreach(line IN LISTS lines)
   if(NOT EXISTS ${text})
     continue() # of another API
   endif()
-  if(NOT EXISTS ${spirv} OR ${text} IS_NEWER_THAN ${spirv})
+  if(NOT EXISTS ${spirv} OR ${text} IS_NEWER_THAN ${spirv} OR ${CMAKE_CURRENT_LIST_FILE} IS_NEWER_THAN ${spirv})
     file(READ ${text} body) # the C preprocessor that made it passes no line of these two on
     set(more "")
     if(body MATCHES "spirv_instruction")
