@@ -68,7 +68,10 @@ typedef struct accel__build {
   uint32_t n_by_length;
   accel__model_entry more[4]; /* entries beside "forward" and "embed" */
   uint32_t n_more;
-  bool blind;                          /* pictures are left aside: "decode" of a model that takes some */
+  bool blind; /* pictures are left aside: "decode" of a model that takes some */
+  /* Called with the embedded tokens [T, hidden]: puts the rows of pictures in their places (llava.c).  NULL: none. */
+  accel__tensor (*see)(struct accel__build *b, void *user, accel__tensor x);
+  void *see_user;
   int32_t kv_state[ACCEL__MAX_LAYERS]; /* of "decode", made when first asked for; 0 not yet, else index + 1 */
   accel__side kept[2];                 /* of an encoder-decoder: the side not in use (seq2seq.h) */
   accel__input_default ids_default;    /* of decoder_input_ids */
@@ -189,6 +192,8 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
                                 const char *format, ...) ACCEL_PRINTF(6, 7);
 /* Rows of <name>.weight [rows, width]. */
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name);
+/* b->see's result for embedded tokens, x itself where there is none. */
+accel__tensor accel__seen(accel__build *b, accel__tensor x);
 accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, double scale,
                                       const char *name); /* times scale; 0: as they are */
 accel__tensor accel__activate(accel__build *b, accel__tensor x, const accel__activation *act);

@@ -169,7 +169,7 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   const accel__decoder *c = config;
   accel__at(b->p, 0, "embeddings");
   accel__tensor x = accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
-  if (c->see != NULL && !b->blind) x = c->see(b, c->see_user, x);
+  x = accel__seen(b, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
     accel__at(b->p, i + 1, "layers.%u", i);
@@ -179,22 +179,6 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   x = accel__rms_layer(b, x, c->eps, c->gamma_offset, "norm");
   accel__add_hidden(b, x); /* the last hidden state is the normalised one */
   return x;
-}
-
-accel_status accel__decoder_read_type(accel__build *b, const char *type, accel__decoder *c) {
-  static const struct {
-    const char *type;
-    accel_status (*read)(accel__build *b, accel__decoder *c);
-  } known[] = {{"llama", accel__llama_read},        {"mistral", accel__mistral_read}, {"qwen2", accel__qwen2_read},
-               {"qwen3", accel__qwen3_read},        {"phi3", accel__phi3_read},       {"gemma2", accel__gemma2_read},
-               {"gemma3_text", accel__gemma3_read}, {"mixtral", accel__mixtral_read}, {"qwen2_moe", accel__qwen2_moe_read},
-               {"qwen3_moe", accel__qwen3_moe_read}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (strcmp(known[i].type, type) == 0) return known[i].read(b, c);
-  return accel__refuse(b,
-                       "field 'text_config.model_type': '%s' is not supported; known: llama, mistral, qwen2, qwen3, phi3, "
-                       "gemma2, gemma3_text, mixtral, qwen2_moe, qwen3_moe",
-                       type);
 }
 
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {

@@ -35,9 +35,6 @@ typedef struct accel__decoder {
   bool two_ropes;                  /* sliding layers have their own */
   accel__rope rope[2];             /* of full layers, of sliding ones */
   accel__experts experts;
-  /* Called with the embedded tokens [T, hidden]: puts the rows of pictures in their places (llava.c).  NULL: none. */
-  accel__tensor (*see)(accel__build *b, void *user, accel__tensor x);
-  void *see_user;
 } accel__decoder;
 
 /* A family's model (prefix "model."): read sets *c to the defaults of its config class, then takes what config.json says. */
@@ -59,14 +56,12 @@ accel_status accel__decoder_read_rope(accel__build *b, accel__decoder *c);
 /* num_experts (or num_local_experts), num_experts_per_tok, norm_topk_prob, moe_intermediate_size, decoder_sparse_step,
  * mlp_only_layers. */
 accel_status accel__decoder_read_experts(accel__build *b, accel__decoder *c);
-/* The text part of a model that also sees: defaults and fields of a class of those below (`type`: "llama") from b->config,
- * refused by name when it is another. */
-accel_status accel__decoder_read_type(accel__build *b, const char *type, accel__decoder *c);
 accel_status accel__llama_read(accel__build *b, accel__decoder *c);
 accel_status accel__mistral_read(accel__build *b, accel__decoder *c);
 accel_status accel__qwen2_read(accel__build *b, accel__decoder *c);
 accel_status accel__qwen3_read(accel__build *b, accel__decoder *c);
 accel_status accel__phi3_read(accel__build *b, accel__decoder *c);
+accel_status accel__gemma1_read(accel__build *b, accel__decoder *c);
 accel_status accel__gemma2_read(accel__build *b, accel__decoder *c);
 accel_status accel__gemma3_read(accel__build *b, accel__decoder *c);
 accel_status accel__mixtral_read(accel__build *b, accel__decoder *c);

@@ -39,45 +39,46 @@ static accel_status alibi(accel__build *b, accel__gpt *c) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
-  accel__build b;
+accel_status accel__falcon_read(accel__build *b, accel__gpt *c) {
   falcon_switches s = {.multi_query = true, .parallel = true};
   int64_t positions = 2048, kv_heads = 0;
-  accel__gpt c = {.vocab = 65024,
-                  .hidden = 4544,
-                  .layers = 32,
-                  .heads = 71,
-                  .position_rule = ACCEL__DEFAULT_ARANGE,
-                  .act = {.act = ACCEL_PLUGIN_ACT_GELU},
-                  ACCEL_GPT_BLOOM_PARTS};
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "transformer."));
+  *c = (accel__gpt){.vocab = 65024,
+                    .hidden = 4544,
+                    .layers = 32,
+                    .heads = 71,
+                    .position_rule = ACCEL__DEFAULT_ARANGE,
+                    .act = {.act = ACCEL_PLUGIN_ACT_GELU},
+                    ACCEL_GPT_BLOOM_PARTS};
   const accel__field fields[] = {
-      ACCEL_GPT_BLOOM_FIELDS(c),
+      ACCEL_GPT_BLOOM_FIELDS(*c),
       ACCEL_FIELD_INT("num_kv_heads", &kv_heads, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("n_head_kv", &kv_heads, 1, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("ffn_hidden_size", &c.inner, 1, ACCEL__MAX_WIDTH),
+      ACCEL_FIELD_INT("ffn_hidden_size", &c->inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("num_ln_in_parallel_attn", &s.norms, 1, 2),
       ACCEL_FIELD_INT("max_position_embeddings", &positions, 1, ACCEL__MAX_POSITIONS),
       ACCEL_FIELD_BOOL("alibi", &s.alibi),
       ACCEL_FIELD_BOOL("new_decoder_architecture", &s.grouped),
       ACCEL_FIELD_BOOL("multi_query", &s.multi_query),
       ACCEL_FIELD_BOOL("parallel_attn", &s.parallel),
-      ACCEL_FIELD_BOOL("bias", &c.bias),
-      ACCEL_FIELD_ACT("activation", &c.act),
+      ACCEL_FIELD_BOOL("bias", &c->bias),
+      ACCEL_FIELD_ACT("activation", &c->act),
   };
-  ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(accel__read_token_ids(&b, 11, 11, -1));
-  ACCEL_TRY(accel__divides(&b, "num_attention_heads", c.heads, "hidden_size", c.hidden));
-  if (c.inner == 0) c.inner = 4 * c.hidden;
-  ACCEL_TRY(arrange(&b, &c, &s, kv_heads == 0 ? c.heads : kv_heads));
-  c.rotary = !s.alibi;
+  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__read_token_ids(b, 11, 11, -1));
+  ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
+  if (c->inner == 0) c->inner = 4 * c->hidden;
+  ACCEL_TRY(arrange(b, c, &s, kv_heads == 0 ? c->heads : kv_heads));
+  c->rotary = !s.alibi;
   if (s.alibi)
-    ACCEL_TRY(alibi(&b, &c));
+    ACCEL_TRY(alibi(b, c));
   else
-    ACCEL_TRY(accel__rope_config(&b, NULL, 10000.0, 0, c.hidden / c.heads, positions, "rope", &c.rope));
-  ACCEL_TRY(accel__gpt_build(&b, &c));
-  if (!s.alibi) model->max_positions = positions;
+    ACCEL_TRY(accel__rope_config(b, NULL, 10000.0, 0, c->hidden / c->heads, positions, "rope", &c->rope));
+  if (!s.alibi) c->longest = positions;
   return ACCEL_OK;
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture, accel__model *model) {
+  return accel__gpt_model(request, architecture, model, "transformer.", accel__falcon_read);
 }
 
 static const char *const classes[] = {ACCEL_CAUSAL_CLASSES("Falcon"), NULL};

@@ -15,6 +15,15 @@ float *accel__alibi_slopes(accel__build *b, int64_t heads) {
   return slope;
 }
 
+accel_status accel__gpt_model(const accel__model_request *request, const char *architecture, accel__model *model,
+                              const char *prefix, accel_status (*read)(accel__build *b, accel__gpt *c)) {
+  accel__build b;
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, prefix));
+  accel__gpt c = {0};
+  ACCEL_TRY(read(&b, &c));
+  return accel__gpt_build(&b, &c);
+}
+
 /* ---- linears ---- */
 
 static accel__tensor dense(accel__build *b, const accel__gpt *c, accel__tensor x, int64_t out, accel__tensor residual,
@@ -90,7 +99,7 @@ static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x
 static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
   int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x = accel__embedding(b, b->input_ids, c->vocab, width, c->words);
+  accel__tensor x = accel__seen(b, accel__embedding(b, b->input_ids, c->vocab, width, c->words));
   if (width != c->hidden) x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "%s", c->project_in);
   if (c->words_norm != NULL) x = accel__norm_layer(b, x, -1, c->eps, true, "%s", c->words_norm);
   if (c->positions == 0) return x;
@@ -120,7 +129,7 @@ accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
   ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
   ACCEL_TRY(accel__divides(b, "num_kv_heads", c->kv_heads, "num_attention_heads", c->heads));
   b->model->hidden_size = c->hidden;
-  b->model->max_positions = c->positions;
+  b->model->max_positions = c->positions > 0 ? c->positions : c->longest;
   ACCEL_TRY(accel__read_labels(b));
   accel__add_tokens(b, c->vocab);
   if (c->positions > 0 || c->rotary) accel__add_positions(b, c->rotary ? INT32_MAX : c->positions, c->position_rule, 0);

@@ -16,6 +16,7 @@ typedef struct accel__gpt {
   int64_t vocab, hidden, layers, heads, kv_heads, inner, embedding; /* embedding: width of the table, 0: hidden (OPT) */
   int64_t positions,
       first_position; /* rows of the position table, and those in front of position 0; positions 0: no table */
+  int64_t longest;    /* positions a model without a table was made for; 0 none */
   accel__input_default position_rule;
   double eps;
   bool tied, bias, norm_affine; /* bias: of all linears */
@@ -52,6 +53,14 @@ typedef struct accel__gpt {
 
 /* ALiBi's slopes of `heads` heads, powers of two between two neighbours (paper "Train Short, Test Long"); arena memory. */
 float *accel__alibi_slopes(accel__build *b, int64_t heads);
+/* A family's model: read sets *c to the defaults of its config class, then takes what config.json says. */
+accel_status accel__gpt_model(const accel__model_request *request, const char *architecture, accel__model *model,
+                              const char *prefix, accel_status (*read)(accel__build *b, accel__gpt *c));
+accel_status accel__gpt2_read(accel__build *b, accel__gpt *c);
+accel_status accel__opt_read(accel__build *b, accel__gpt *c);
+accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c);
+accel_status accel__bloom_read(accel__build *b, accel__gpt *c);
+accel_status accel__falcon_read(accel__build *b, accel__gpt *c);
 /* Checks, inputs, layers, heads, entries. */
 accel_status accel__gpt_build(accel__build *b, const accel__gpt *c);
 

@@ -385,6 +385,10 @@ accel__tensor accel__norm_layer(accel__build *b, accel__tensor x, accel__tensor 
   return accel__layer_norm(b->p, x, gamma, beta, residual, eps);
 }
 
+accel__tensor accel__seen(accel__build *b, accel__tensor x) {
+  return b->see != NULL && !b->blind ? b->see(b, b->see_user, x) : x;
+}
+
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width, const char *name) {
   return accel__scaled_embedding(b, idx, rows, width, 0, name);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "models/clip.h"
-#include "models/decoder.h"
+#include "models/language.h"
 
 enum { MAX_PICKED = 16, MAX_PINS = 64 };
 
@@ -16,7 +16,7 @@ typedef struct tiling {
 
 typedef struct llava {
   accel__clip_tower vision;
-  accel__decoder *text;
+  accel__language text;
   int64_t image_token, picked[MAX_PICKED], n_picked; /* hidden states taken, 0 .. layers */
   bool siglip, full, bias, next;
   tiling tiles;
@@ -239,7 +239,7 @@ static accel_status read_config(accel__build *b, llava *m) {
   ACCEL_TRY(read_vision(b, m));
   ACCEL_TRY(accel__enter_config(b, "text_config"));
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
-  ACCEL_TRY(accel__decoder_read_type(b, type != NULL ? type : "llama", m->text));
+  ACCEL_TRY(accel__language_read(b, type != NULL ? type : "llama", &m->text));
   ACCEL_TRY(accel__enter_config(b, NULL));
   const accel__field fields[] = {ACCEL_FIELD_INT("image_token_index", &m->image_token, 0, ACCEL__MAX_VOCAB),
                                  ACCEL_FIELD_INT("image_token_id", &m->image_token, 0, ACCEL__MAX_VOCAB),
@@ -248,13 +248,11 @@ static accel_status read_config(accel__build *b, llava *m) {
                                  ACCEL_FIELD_STRING("vision_feature_select_strategy", &strategy),
                                  ACCEL_FIELD_ACT("projector_hidden_act", &m->act)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  const accel__json *text = accel__json_get(b->file->root, "text_config");
-  m->text->logit_softcap = 0; /* of the language model's own head */
-  m->text->tied = tied || (text != NULL && cJSON_IsTrue(accel__json_get(text, "tie_word_embeddings")));
+  accel__language_tie(&m->text, tied);
   m->full = strategy != NULL && strcmp(strategy, "full") == 0;
   if (strategy != NULL && !m->full && strcmp(strategy, "default") != 0)
     return accel__refuse(b, "field 'vision_feature_select_strategy': '%s' is not supported; known: default, full", strategy);
-  b->model->hidden_size = m->text->hidden;
+  b->model->hidden_size = m->text.hidden;
   if (m->next) ACCEL_TRY(read_tiles(b, m));
   m->shown = (accel__shown){.token = m->image_token,
                             .video_token = -1,
@@ -282,8 +280,8 @@ static accel__tensor look(accel__build *b, llava *m) {
     if (!m->full) part[i] = accel__slice(b->p, part[i], 1, 1, INT64_MAX);
   }
   x = m->n_picked == 1 ? part[0] : accel__concat(b, 2, (uint32_t)m->n_picked, part);
-  x = accel__dense_layer(b, x, m->text->hidden, m->bias, -1, &m->act, "multi_modal_projector.linear_1");
-  x = accel__dense_layer(b, x, m->text->hidden, m->bias, -1, NULL, "multi_modal_projector.linear_2");
+  x = accel__dense_layer(b, x, m->text.hidden, m->bias, -1, &m->act, "multi_modal_projector.linear_1");
+  x = accel__dense_layer(b, x, m->text.hidden, m->bias, -1, NULL, "multi_modal_projector.linear_2");
   if (x < 0) return -1;
   return accel__reshape(b->p, x, 2,
                         (accel__dim[]){accel__times(b, accel__tensor_dim(b->p, x, 0), accel__tensor_dim(b->p, x, 1)),
@@ -296,9 +294,9 @@ static accel__tensor see(accel__build *b, void *user, accel__tensor x) {
     const accel__aside kept = accel__step_aside(b);
     m->features = look(b, m);
     if (m->next) {
-      accel__tensor line = accel__table(b, 1, &m->text->hidden, "image_newline");
+      accel__tensor line = accel__table(b, 1, &m->text.hidden, "image_newline");
       line =
-          accel__reshape(b->p, line, 2, (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text->hidden)});
+          accel__reshape(b->p, line, 2, (accel__dim[]){accel__const_dim(b->p, 1), accel__const_dim(b->p, m->text.hidden)});
       accel__dim n = accel__symbol(b->p, "image_rows", 1, 0, 576);
       accel__tensor rows = accel__add_derived(b, "image_rows", 1, &n, &m->rule);
       m->features = accel__gather(b->p, accel__concat(b, 0, 2, (accel__tensor[]){m->features, line}), rows);
@@ -314,7 +312,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__build b;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "language_model.model."));
   llava *m = accel__arena_alloc(b.arena, sizeof *m);
-  if (m == NULL || (m->text = accel__arena_alloc(b.arena, sizeof *m->text)) == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   m->features = -1;
   m->next = strncmp(architecture, "LlavaNext", 9) == 0;
   b.spelling[0] = newest;
@@ -322,9 +320,9 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.spelling[2] = short_tower;
   if (!m->next) model->args = args;
   ACCEL_TRY(read_config(&b, m));
-  m->text->see = see;
-  m->text->see_user = m;
-  return accel__decoder_build(&b, m->text);
+  b.see = see;
+  b.see_user = m;
+  return accel__language_build(&b, &m->text);
 }
 
 static const char *const classes[] = {"LlavaModel", "LlavaForConditionalGeneration", NULL};

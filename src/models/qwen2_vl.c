@@ -493,8 +493,8 @@ static accel_status build(const accel__model_request *request, const char *archi
                             .place = place,
                             .user = m};
   model->shown = &m->shown;
-  m->text->see = see;
-  m->text->see_user = m;
+  b.see = see;
+  b.see_user = m;
   return accel__decoder_build(&b, m->text);
 }
 

@@ -185,6 +185,8 @@ def gemma3_old(text):
 
 
 def gemma_fixtures():
+    first = {k: v for k, v in GEMMA.items() if k not in ("query_pre_attn_scalar", "sliding_window")}
+    yield "gemma", dict(config=T.GemmaConfig(**{**first, "num_key_value_heads": 1}), classes=classes_of("Gemma", HEADS[:3]), length=14)
     small = {**GEMMA, "attn_logit_softcapping": 3.0, "final_logit_softcapping": 2.0}
     yield "gemma2", dict(config=T.Gemma2Config(**small), classes=classes_of("Gemma2", HEADS[:3]), length=14)
     plain = {**GEMMA, "attn_logit_softcapping": None, "final_logit_softcapping": None, "attention_bias": True, "tie_word_embeddings": False,

@@ -273,6 +273,13 @@ def llava_fixtures():
     yield "llava_new_names", dict(config=config("mistral", vision_feature_layer=-1), prefixed=False, hub=False, cases=cases[:1])
     for name in ("phi3", "gemma2"):
         yield f"llava_{name}", dict(config=config(name), prefixed=False, cases=[case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask})], dtype=torch.float16)
+    # decoders of GPT-2's kind; transformers has no way to tie their heads inside a LLaVA
+    kin = {"gpt_neox": dict(intermediate_size=27, rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.7}), "gpt2": {}, "opt": dict(ffn_dim=27, word_embed_proj_dim=24), "bloom": {}, "falcon": dict(bias=True), "gemma": dict(head_dim=8, num_key_value_heads=1, intermediate_size=27)}
+    base = {k: speak[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings")}
+    for name, own in kin.items():
+        text = {"model_type": name, **base, **own, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+        made = T.LlavaConfig(text_config=text, vision_config={"model_type": "clip_vision_model", **SEEN}, image_token_index=59)
+        yield f"llava_{name}", dict(config=made, prefixed=False, cases=[case("LlavaForConditionalGeneration", "both", both, mask={"logits": mask})], dtype=torch.float16)
     full = config("qwen2", {"model_type": "siglip_vision_model"}, vision_feature_select_strategy="full", vision_feature_layer=[-1, 0], projector_hidden_act="relu",
                   multimodal_projector_bias=False)
     # tiles of 20 pixels: a wide and a tall picture, which leave padding on two sides

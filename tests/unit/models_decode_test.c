@@ -29,6 +29,7 @@ static const char *const models[][2] = {
     {"mistral", "MistralForCausalLM"},
     {"qwen2_sliding", "Qwen2ForCausalLM"},
     {"qwen3", "Qwen3ForCausalLM"},
+    {"gemma", "GemmaForCausalLM"},
     {"gemma2", "Gemma2ForCausalLM"},
     {"gemma3", "Gemma3ForCausalLM"},
     {"phi3", "Phi3ForCausalLM"},
