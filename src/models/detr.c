@@ -64,11 +64,11 @@ static accel_status read_backbone(accel__build *b, detr *m) {
   ACCEL_TRY(accel__json_string(b->file, b->config, "backbone", &name));
   ACCEL_TRY(accel__json_int(b->file, b->config, "num_channels", 1, ACCEL__MAX_WIDTH, &channels));
   ACCEL_TRY(accel__json_int(b->file, b->config, "output_stride", 1, 32, &stride));
-  ACCEL_TRY(accel__resnet_of_timm(b, name != NULL ? name : "resnet50", &m->backbone));
-  if (stride != 32 && stride != 16)
-    return accel__refuse(b, "field 'backbone_config.output_stride': %lld is not supported; known: 16, 32",
+  ACCEL_TRY(accel__resnet_of_timm(b, name != NULL ? name : "resnet50", own == NULL, &m->backbone));
+  if (stride != 32 && stride != 16 && stride != 8)
+    return accel__refuse(b, "field 'backbone_config.output_stride': %lld is not supported; known: 8, 16, 32",
                          (long long)stride);
-  m->backbone.dilate_last = own != NULL ? stride == 16 : dilation;
+  m->backbone.limit = own != NULL ? stride : dilation ? 16 : 32;
   m->backbone.channels = channels;
   return accel__enter_config(b, NULL);
 }

@@ -18,8 +18,9 @@ static accel_status read_last(accel__build *b, accel__resnet *c) {
     long long n = -1;
     if (cJSON_IsNumber(item))
       n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1 : (long long)item->valuedouble;
-    if (cJSON_IsString(item) && strcmp(item->valuestring, "stem") == 0) n = 0;
-    if (cJSON_IsString(item)) sscanf(item->valuestring, "stage%lld", &n);
+    const char *name = cJSON_IsString(item) ? item->valuestring : "";
+    if (strcmp(name, c->timm ? "act1" : "stem") == 0) n = 0;
+    sscanf(name, c->timm ? "layer%lld" : "stage%lld", &n);
     if (n < 0 || n > c->stages || c->n_asked > c->stages)
       return accel__refuse(b, "field '%s' names a stage that is not there", key);
     c->last = c->asked[c->n_asked++] = n;
@@ -60,25 +61,19 @@ accel_status accel__resnet_read(accel__build *b, accel__resnet *c) {
   return read_last(b, c);
 }
 
-accel_status accel__resnet_of_timm(accel__build *b, const char *name, accel__resnet *c) {
+accel_status accel__resnet_of_timm(accel__build *b, const char *name, bool all, accel__resnet *c) {
   static const struct {
     const char *name;
     bool basic;
     int64_t depths[4];
-  } known[] = {{"resnet18", true, {2, 2, 2, 2}},
-               {"resnet34", true, {3, 4, 6, 3}},
-               {"resnet50", false, {3, 4, 6, 3}},
-               {"resnet101", false, {3, 4, 23, 3}},
-               {"resnet152", false, {3, 8, 36, 3}}};
+  } known[] = {{"resnet18", true, {2, 2, 2, 2}},  {"resnet34", true, {3, 4, 6, 3}},    {"resnet26", false, {2, 2, 2, 2}},
+               {"resnet50", false, {3, 4, 6, 3}}, {"resnet101", false, {3, 4, 23, 3}}, {"resnet152", false, {3, 8, 36, 3}}};
   size_t length = strcspn(name, "."); /* "resnet50.a1_in1k": weights of that name */
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strlen(known[i].name) != length || strncmp(known[i].name, name, length) != 0) continue;
     *c = (accel__resnet){.channels = 3,
                          .embedding = 64,
                          .stages = 4,
-                         .last = 4,
-                         .asked = {1, 2, 3, 4},
-                         .n_asked = 4,
                          .basic = known[i].basic,
                          .timm = true,
                          .act = {.act = ACCEL_PLUGIN_ACT_RELU}};
@@ -86,10 +81,13 @@ accel_status accel__resnet_of_timm(accel__build *b, const char *name, accel__res
       c->depths[k] = known[i].depths[k];
       c->hidden[k] = (known[i].basic ? 64 : 256) << k;
     }
+    ACCEL_TRY(read_last(b, c));
+    for (int64_t k = 1; all && c->n_asked < 4; k++) c->asked[c->n_asked++] = k;
     return ACCEL_OK;
   }
   return accel__refuse(
-      b, "field 'backbone': '%s' is not supported; known: resnet18, resnet34, resnet50, resnet101, resnet152", name);
+      b, "field 'backbone': '%s' is not supported; known: resnet18, resnet26, resnet34, resnet50, resnet101, resnet152",
+      name);
 }
 
 /* Names of the three kinds of convolution and norm of block `j` of stage `i`. */
@@ -159,17 +157,22 @@ accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, ac
   accel__tensor x = c->timm ? accel__conv2d_norm(b, pixels, &stem, norm_eps, "conv1", "bn1")
                             : accel__conv2d_norm(b, pixels, &stem, norm_eps, "embedder.embedder.convolution",
                                                  "embedder.embedder.normalization");
+  const accel__tensor first = x;
   accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_MAX), ACCEL_IV(KERNEL, kernel, 2), ACCEL_IV(STRIDE, stride, 2),
                         ACCEL_IV(PADS, pads, 4)};
   x = accel__node(b->p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 4, NULL, 1);
   if (hidden) accel__add_hidden(b, x);
-  if (maps != NULL) maps[0] = x;
+  if (maps != NULL) maps[0] = c->timm ? first : x;
+  int64_t cell = 4, dilation = 1;
   for (int64_t i = 0; i < c->last; i++) {
-    const bool dilate = c->dilate_last && i == c->stages - 1;
+    const bool halve = i > 0 || c->downsample_first, dilate = halve && c->limit > 0 && cell >= c->limit;
+    const int64_t before = dilation;
+    if (dilate) dilation *= 2;
+    if (halve && !dilate && cell < INT32_MAX) cell *= 2;
     accel__at(b->p, (uint32_t)i + 1, "encoder.stages.%lld", (long long)i);
     for (int64_t j = 0; j < c->depths[i]; j++) {
-      int64_t step = j > 0 || dilate || (i == 0 && !c->downsample_first) ? 1 : 2;
-      x = block(b, c, x, i, j, step, dilate && j > 0 ? 2 : 1, dilate ? 2 : 1);
+      int64_t step = j > 0 || dilate || !halve ? 1 : 2;
+      x = block(b, c, x, i, j, step, j > 0 ? dilation : before, dilation);
     }
     if (hidden) accel__add_hidden(b, x);
     if (maps != NULL) maps[i + 1] = x;
