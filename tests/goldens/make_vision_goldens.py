@@ -139,6 +139,17 @@ def detr(**more):
                            "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 19, "decoder_ffn_dim": 23, "num_labels": 4, **more})
 
 
+def apart(model):
+    """Queries whose masks and classes differ: a loud attention map beside the features that all queries share."""
+    model.detr.model.query_position_embeddings.weight.mul_(8)
+    model.bbox_attention.q_proj.weight.mul_(8)
+    model.mask_head.conv1.conv.weight[:, model.config.d_model:].mul_(60)
+    for layer in model.detr.model.decoder.layers:
+        layer.encoder_attn.q_proj.weight.mul_(6)
+        layer.encoder_attn.o_proj.weight.mul_(3)
+    model.detr.class_labels_classifier.weight.mul_(2)
+
+
 def detr_fixtures():
     image = pixels("d", 3, 3, 42, 51)
     mask = torch.zeros(3, 42, 51, dtype=torch.long)
@@ -152,7 +163,7 @@ def detr_fixtures():
     yield "detr_timm_names", dict(config=detr(backbone_config=resnet(out_features=["stage3"], layer_type="basic")), stored_as=timm_names,
                                   cases=[case("DetrForObjectDetection", "masked", masked)])
     four = resnet(hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], out_features=["stage1", "stage2", "stage3", "stage4"])
-    shaped = dict(config=detr(backbone_config=four, d_model=32, encoder_attention_heads=8), cases=[case("DetrForSegmentation", "masked", masked)])
+    shaped = dict(config=detr(backbone_config=four, d_model=32, encoder_attention_heads=8), adjust=apart, cases=[case("DetrForSegmentation", "masked", masked)])
     yield "detr_masks", shaped
     yield "detr_masks_new_names", {**shaped, "hub": False, "dtype": torch.bfloat16}
     yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)

@@ -56,7 +56,7 @@ def saved(model, hub):
         return load_file(os.path.join(work, "model.safetensors"))
 
 
-def write_model(directory, config, classes, dtype=None, hub=True, prefixed=True, rename=None, drop=(), config_edit=None, prepare=None):
+def write_model(directory, config, classes, dtype=None, hub=True, prefixed=True, rename=None, drop=(), config_edit=None, prepare=None, adjust=None):
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     merged = {}
@@ -65,6 +65,9 @@ def write_model(directory, config, classes, dtype=None, hub=True, prefixed=True,
         if prepare is not None:
             prepare(model)
         randomise(model)
+        if adjust is not None:
+            with torch.no_grad():
+                adjust(model)
         prefix = model.base_model_prefix + "." if name.endswith("Model") and prefixed and model.base_model_prefix else ""
         for key, value in saved(model, hub).items():
             merged.setdefault(prefix + key, value)
