@@ -98,6 +98,7 @@ int32_t gpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   (void)self;
   for (uint32_t i = 0; i < l->n_out; i++) anything |= kit_has(&l->out[i]) && l->out[i].elements > 0;
   gpu_run *run = l->run;
+  run->launches++;
   int32_t rc = run->node_us ? gpu_plugin_api.mark(run->stream, &run->node_us[l->index], error) : ACCEL_PLUGIN_OK;
   if (!rc && anything) rc = gpu_launch_parts(run, l, error);
   return rc;

@@ -91,6 +91,7 @@ static uint64_t packed_bytes(const gpu_limits *limits, int64_t m, int64_t k) {
 static int32_t pack_x(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding packed,
                       accel_plugin_error *error) {
   const panel_tile tile = tile_of(&run->self->limits);
+  if (gpu_keeps(run, p->x, p->m, tile.packing, packed)) return ACCEL_PLUGIN_OK;
   const int64_t tiles = gpu_ceil_div(p->m, tile.rows);
   gpu_call c = gpu_call_new(run, l, tile.packing);
   gpu_tensor(&c, p->x);

@@ -27,10 +27,11 @@ uint64_t gpu_words_bytes(const gpu_self *self, const gpu_weight *w, bool trans, 
 static int32_t encode(gpu_run *run, const kit_launch *l, const gpu_product *p, gpu_binding words, gpu_binding factors,
                       accel_plugin_error *error) {
   const gpu_store store = p->w.w.store;
-  gpu_call c = gpu_call_new(run, l,
-                            store == GPU_STORE_F16    ? GPU_K_codes_f16
-                            : store == GPU_STORE_BF16 ? GPU_K_codes_bf16
-                                                      : GPU_K_codes_i8);
+  const uint32_t kernel = store == GPU_STORE_F16    ? GPU_K_codes_f16
+                          : store == GPU_STORE_BF16 ? GPU_K_codes_bf16
+                                                    : GPU_K_codes_i8;
+  if (gpu_keeps(run, p->x, p->m, kernel, words)) return ACCEL_PLUGIN_OK;
+  gpu_call c = gpu_call_new(run, l, kernel);
   gpu_tensor(&c, p->x);
   gpu_bind(&c, words);
   gpu_bind(&c, factors);

@@ -172,6 +172,16 @@ typedef struct gpu_check {
   const char *what; /* "index", "row", "expert" */
 } gpu_check;
 
+/* An operand as a launch brought it into its workspace (op_linear.c packs x, op_words.c encodes it): what the next launch
+ * finds there when its workspace is the same. */
+typedef struct gpu_kept {
+  uint32_t kernel; /* that wrote it; 0: nothing */
+  uint64_t launch; /* gpu_run.launches then */
+  int32_t id;      /* of the tensor */
+  int64_t rows;
+  gpu_binding from, to;
+} gpu_kept;
+
 typedef struct gpu_run {
   gpu_self *self;
   gpu_stream *stream;
@@ -185,6 +195,8 @@ typedef struct gpu_run {
   uint32_t n_block, room_block;
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
+  uint64_t launches;  /* so far, the one at hand with them */
+  gpu_kept kept;
 } gpu_run;
 
 /* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid until the run ends.
@@ -198,6 +210,11 @@ int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows
  */
 int32_t gpu_check_indices(gpu_run *run, const kit_launch *l, const char *what, const kit_tensor *idx, int64_t limit,
                           gpu_binding *errors, int32_t *word, accel_plugin_error *error);
+
+/* Did this launch or the one just before it write the first `rows` rows of x to `to` by `kernel`?  A tensor has one value in
+ * a run, and lives on while a launch that reads it is to come: Q, K and V, or gate and up, share what the first of them
+ * wrote. If not, the caller writes it now. */
+bool gpu_keeps(gpu_run *run, const kit_tensor *x, int64_t rows, uint32_t kernel, gpu_binding to);
 
 /* ---- run.c: one dispatch ---- */
 
