@@ -403,9 +403,10 @@ typedef float decode_scores[DECODE_KEYS] __attribute__((aligned(64)));
  * by, the next chunk's keys while the values do. */
 typedef struct chunk {
   int64_t from, n;
-  const char *k, *v, *next; /* next: NULL when no keys follow */
-  int64_t k_row, v_row;     /* bytes from one to the next */
-  int64_t k_bytes, v_bytes; /* bytes that are read of each */
+  const char *k, *v, *next;  /* next: NULL when no keys follow */
+  const char *far_k, *far_v; /* keys after the next ones, values after these; or NULL */
+  int64_t k_row, v_row;      /* bytes from one to the next */
+  int64_t k_bytes, v_bytes;  /* bytes that are read of each */
 } chunk;
 
 static chunk chunk_at(const cpu_attention *a, int64_t from, int64_t high) {
@@ -414,6 +415,8 @@ static chunk chunk_at(const cpu_attention *a, int64_t from, int64_t high) {
   c.k = cpu_key_at(a, from);
   c.v = cpu_value_at(a, from);
   c.next = from + c.n < high ? cpu_key_at(a, from + c.n) : NULL;
+  c.far_k = from + c.n + DECODE_KEYS < high ? cpu_key_at(a, from + c.n + DECODE_KEYS) : NULL;
+  c.far_v = c.next ? cpu_value_at(a, from + c.n) : NULL;
   c.k_row = a->ldk * size;
   c.v_row = a->ldv * size;
   c.k_bytes = a->kv == ACCEL_PLUGIN_I8 ? a->k_scale + 4 : a->dk * size;

@@ -66,7 +66,11 @@ V_INLINE vi v_i_load(const void *p) { return _mm512_loadu_si512(p); }
 V_INLINE vi v_i_set(int32_t x) { return _mm512_set1_epi32(x); }
 V_INLINE vf v_of_i(vi x) { return _mm512_cvtepi32_ps(x); }
 V_INLINE vi v_pairs_of_s8(const int8_t *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)p)); }
+#ifdef __AVX512VNNI__
+V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm512_dpwssd_epi32(sum, a, b); }
+#else
 V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b)); }
+#endif
 V_INLINE vi v_zip_pairs_low(vi a, vi b) { return _mm512_unpacklo_epi16(a, b); }
 V_INLINE vi v_zip_pairs_high(vi a, vi b) { return _mm512_unpackhi_epi16(a, b); }
 V_INLINE void v_unzip_pairs(vi low, vi high, vi *first, vi *second) {
