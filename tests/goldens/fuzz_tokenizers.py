@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -218,10 +219,14 @@ def main():
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # panics print
     good = True
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
-        while sum(os.times()[:4]) < seconds and good:
-            good = one_round(program, folder, seed, counts)
-            seed += 1
+        try:
+            while sum(os.times()[:4]) < seconds and good:
+                good = one_round(program, folder, seed, counts)
+                seed += 1
+        except KeyboardInterrupt:  # or terminated: what was done counts
+            pass
     print("next seed", seed, counts, "%.0f s of processor time" % sum(os.times()[:4]))
     sys.exit(not good)
 
