@@ -610,3 +610,71 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
   free(j.sequence);
   return rc;
 }
+
+/* ---- what the instructions allow ---- */
+
+typedef struct repeated {
+  const cpu_kernels *kernels;
+  cpu_attention a; /* over as many keys as the cache holds */
+  int64_t rows, floats;
+  float *part; /* [threads][floats] */
+} repeated;
+
+static void repeat(const void *arg, uint32_t i) {
+  const repeated *r = arg;
+  cpu_attention a = r->a;
+  a.part = r->part + i * r->floats;
+  r->kernels->decode(&a, 0, r->rows);
+}
+
+/* Microseconds of one key of one unit of a sequence, all threads at once; 0: not known. */
+static double key_limit(const job *j, int32_t item) {
+  enum { CACHED = 256 << 10 };
+  const sequence *s = &j->sequence[item];
+  repeated r = {.kernels = &j->s->kernels, .rows = s->grouped ? j->heads / j->kv_heads : 1};
+  place_head(j, item, 0, &r.a);
+  const int64_t row = (r.a.ldk + r.a.ldv) * cpu_kv_bytes(r.a.kv), most = CACHED / row;
+  int64_t keys = 1; /* powers of two: not another kind with each token */
+  while (2 * keys <= most && 2 * keys <= s->keys) keys *= 2;
+  if (s->grouped) {
+    r.a.step = 0;
+    r.a.ldq = r.a.dk;
+  }
+  r.a.first = s->keys - keys; /* in every window */
+  r.floats = round_up(r.rows * (2 + r.a.dv), 16);
+  r.part = malloc((size_t)(cpu_workers(j->l) * r.floats) * sizeof *r.part);
+  if (!r.part) return 0;
+  const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_ATTENTION, r.a.kv, r.rows, r.a.dk, r.a.dv, keys, j->bias_kind};
+  const double us = cpu_limit(j->s->limits, j->l, key, repeat, &r) / (double)keys;
+  free(r.part);
+  return us;
+}
+
+static double state_limit(job *j) {
+  double us = 0;
+  for (int32_t i = 0; i < j->q.items; i++) {
+    sequence *s = &j->sequence[i];
+    if (rows_of(j, i) != 1 || kit_state_read(j->l, (uint32_t)i, &s->state, NULL)) return 0;
+    s->keys = s->state.length;
+    s->shift = s->keys - 1;
+    s->grouped = j->heads > j->kv_heads && j->bias_kind == ACCEL_PLUGIN_BIAS_NONE;
+    const int64_t seen = j->base.left >= 0 && j->base.left + 1 < s->keys ? j->base.left + 1 : s->keys;
+    us += key_limit(j, i) * (double)(seen * (s->grouped ? j->kv_heads : j->heads));
+  }
+  return us / cpu_workers(j->l);
+}
+
+/* Of single query rows over the keys of sessions, as decoding has them. */
+double cpu_attention_limit(const cpu_self *self, const kit_launch *l) {
+  int32_t all[2];
+  job j = {.s = self, .l = l, .state = true};
+  if (l->node->state < 0 || !kit_has(&l->in[Q]) || kit_has(&l->in[REL_K]) || kit_has(&l->in[REL_Q])) return 0;
+  j.q = kit_rows_of(l, ACCEL_PLUGIN_ATTR_Q_SPACE, l->in[Q].dim[0], all);
+  const sizes s = measure(&self->kernels, l, 1);
+  read_attributes(&j, l, &s);
+  if (j.q.items < 1 || s.heads < 1 || s.dk < 1 || s.dv < 1 || is_t5(j.bias_kind)) return 0;
+  j.sequence = calloc((size_t)j.q.items, sizeof *j.sequence);
+  const double us = j.sequence ? state_limit(&j) : 0;
+  free(j.sequence);
+  return us;
+}

@@ -48,6 +48,8 @@ typedef struct cpu_weight {
 typedef void cpu_sgemm_fn(int order, int trans_a, int trans_b, int m, int n, int k, float alpha, const float *a, int lda,
                           const float *b, int ldb, float beta, float *c, int ldc);
 
+typedef struct cpu_limits cpu_limits; /* limit.c */
+
 /* An endpoint's private part; immutable after open. */
 typedef struct cpu_self {
   const accel_plugin_program *program;
@@ -62,6 +64,7 @@ typedef struct cpu_self {
   uint64_t arena_bytes;
   cpu_convs convs;
   cpu_moes moes;
+  cpu_limits *limits; /* what profiles have measured; NULL: no memory for it */
 } cpu_self;
 
 /* What the panels of a linear have in common: pack.h. */
@@ -110,6 +113,22 @@ void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn,
  */
 uint32_t cpu_tasks(const kit_launch *launch, int64_t rows, double cost);
 static inline int64_t cpu_share(int64_t all, uint32_t i, uint32_t n) { return all * i / n; }
+
+/* ---- what instructions allow, for profiles ---- */
+
+enum { CPU_LIMIT_KEY = 8 };
+cpu_limits *cpu_limits_new(void);
+void cpu_limits_free(cpu_limits *limits);
+/* Microseconds of fn(arg, i) when all threads, i < cpu_workers, run it at once, again and again.  key: of what kind it is;
+ * each is measured once.  0: too many kinds. */
+typedef void cpu_repeat_fn(const void *arg, uint32_t i);
+double cpu_limit(cpu_limits *limits, const kit_launch *launch, const int64_t key[CPU_LIMIT_KEY], cpu_repeat_fn *fn,
+                 const void *arg);
+double cpu_limit_us(void *self, const kit_launch *launch); /* kit_backend.limit_us */
+double cpu_linear_limit(const cpu_self *self, const kit_launch *launch);
+double cpu_attention_limit(const cpu_self *self, const kit_launch *launch);
+
+/* ---- */
 
 /* Linears over the same x whose weights lie alike run as one product. */
 bool cpu_linear_joins(const cpu_self *self, const accel_plugin_program *program, const accel_plugin_node *first,

@@ -1,5 +1,7 @@
 /* linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the product is cut into
  * tasks. */
+#include <stdlib.h>
+
 #include "cpu.h"
 
 typedef struct job {
@@ -343,6 +345,57 @@ static void launch_chain(const cpu_self *s, const kit_launch *l) {
   const int64_t blocks = (rows + most - 1) / most;
   c.blocks = (uint32_t)((blocks + workers - 1) / workers * workers);
   cpu_parallel(l, c.blocks, chain_task, &c);
+}
+
+/* ---- what the instructions allow ---- */
+
+typedef struct repeated {
+  cpu_linear_fn *run;
+  cpu_gemm g; /* of as many panels as the cache holds */
+  int64_t rows, panels, floats;
+  float *y; /* [threads][floats] */
+} repeated;
+
+static void repeat(const void *arg, uint32_t i) {
+  const repeated *r = arg;
+  cpu_gemm g = r->g;
+  g.y = r->y + i * r->floats;
+  r->run(&g, 0, r->rows, 0, r->panels);
+}
+
+/* Of few rows: more are held against the rate of multiply-adds. */
+double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
+  enum { ROWS = 16, CACHED = 256 << 10 };
+  const int64_t rows = kit_row_count(&l->out[0]);
+  if (s->linear_of[l->index] < 0 || rows < 1 || rows > ROWS) return 0;
+  const cpu_linear *w = linear_at(s, l);
+  const cpu_linear_kernel *kernel = kernel_of(s, w);
+  if (w->panel_bytes > 4 * CACHED) return 0;
+  repeated r = {.run = kernel->run, .g = gemm_of(w, l), .rows = rows, .panels = CACHED / (int64_t)w->panel_bytes};
+  if (r.panels < 1) r.panels = 1;
+  if (r.panels > w->panels) r.panels = w->panels;
+  r.floats = (rows * w->n + 15) / 16 * 16;
+  r.g.residual = NULL;
+  float *x = malloc((size_t)(rows * w->k) * sizeof *x);
+  void *room = kit_room(x_bytes(s, w, rows) + 64);
+  r.y = malloc((size_t)(cpu_workers(l) * r.floats) * sizeof *r.y);
+  double us = 0;
+  if (x && room && r.y) {
+    for (int64_t i = 0; i < rows * w->k; i++) x[i] = (float)(i % 17) / 17.0f;
+    r.g.x = x;
+    r.g.ldx = w->k;
+    if (kernel->x != CPU_X_F32) {
+      read_from(&r.g, kernel->x, rows, room);
+      cpu_convert_rows(s->kernels.convert[kernel->x], kernel->x, x, w->k, rows, w->k, room, (float *)r.g.x_scale,
+                       (float *)r.g.x_zero);
+    }
+    const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
+    us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels / (double)(r.panels * cpu_workers(l));
+  }
+  free(x);
+  free(room);
+  free(r.y);
+  return us;
 }
 
 /* ---- launching ---- */

@@ -15,6 +15,7 @@ static const kit_backend backend = {
     .joins = cpu_joins,
     .follows = cpu_follows,
     .workspace = cpu_workspace,
+    .limit_us = cpu_limit_us,
 };
 
 static void cleanup(accel_plugin_endpoint *endpoint, const accel_plugin_host *host) {

@@ -385,6 +385,7 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   if (!s) return kit_no_memory(error, sizeof *s);
   *self = s;
   s->program = open->program;
+  s->limits = cpu_limits_new();
   uint8_t kv = open->options->precision.kv;
   if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8) open->kv_dtype = kv;
   cpu_kernels_of(isa, &s->kernels);
@@ -413,6 +414,7 @@ void cpu_close(void *self) {
   free(s->arena);
   cpu_convs_free(&s->convs);
   cpu_moes_free(&s->moes);
+  cpu_limits_free(s->limits);
   free(s);
 }
 

@@ -402,7 +402,7 @@ static int32_t room_for(instance *inst, uint32_t n, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-static double now_us(void) {
+double kit_now_us(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
@@ -411,7 +411,7 @@ static double now_us(void) {
 /* The host tells of its own work at once; what it queued for a device waits for the device's times. */
 static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
   watched_step own, *w = j->watched ? &j->watched[j->n_watched++] : &own;
-  *w = (watched_step){.step = {.size = sizeof w->step, .entry = j->run.entry, .begin_us = begin_us, .end_us = now_us()}};
+  *w = (watched_step){.step = {.size = sizeof w->step, .entry = j->run.entry, .begin_us = begin_us, .end_us = kit_now_us()}};
   w->step.node = w->node;
   for (uint32_t m = 0; m <= launch->n_joined; m++) {
     double flop = 0, bytes = 0;
@@ -419,6 +419,8 @@ static void tell_profile(job *j, const kit_launch *launch, double begin_us) {
     w->node[w->step.n_node++] = (int32_t)launch[m].index;
     w->step.flop += flop;
     w->step.bytes += bytes;
+    const double limit = j->endpoint->backend->limit_us ? j->endpoint->backend->limit_us(j->endpoint->self, launch + m) : 0;
+    w->step.limit_us = limit > 0 && (m == 0 || w->step.limit_us > 0) ? w->step.limit_us + limit : 0; /* of all, or unknown */
   }
   if (w == &own) j->host->profile(j->host->self, &w->step);
 }
@@ -471,7 +473,7 @@ static int32_t run_step(job *j, const kit_step *s, accel_plugin_error *error) {
   kit_step_launches(e->program, s, t, &like, launch);
   if (error) error->rc = 0;
   bool watched = j->host && j->host->profile;
-  double begin_us = watched ? now_us() : 0.0;
+  double begin_us = watched ? kit_now_us() : 0.0;
   int32_t rc = e->backend->launch(e->self, launch, error);
   if (!rc && watched) tell_profile(j, launch, begin_us);
   if (rc && error && !error->rc) kit_launch_fail(launch, error, rc, "failed with code %d", rc);

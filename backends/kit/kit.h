@@ -41,6 +41,7 @@ int32_t kit_no_memory(accel_plugin_error *error, uint64_t bytes); /* E_HOST_MEMO
 const char *kit_extra(const char *extra, const char *key, size_t *n);
 /* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation", "device_lost" and "nonfinite" are the kit's points. */
 bool kit_fault(const accel_plugin_host *host, const char *point);
+double kit_now_us(void); /* of a monotonic clock */
 
 /* ---- 2. programs ---- */
 
@@ -50,7 +51,7 @@ bool kit_fault(const accel_plugin_host *host, const char *point);
 int32_t kit_program_copy(const accel_plugin_program *source, accel_plugin_program **out, accel_plugin_error *error);
 void kit_program_free(accel_plugin_program *program); /* NULL: nothing */
 
-const char *kit_op_name(uint32_t op); /* "LINEAR"; "?" when unknown */
+const char *kit_op_name(uint32_t op);                                   /* "LINEAR"; "?" when unknown */
 const char *kit_tensor_name(const accel_plugin_program *p, int32_t id); /* "?" when there is none */
 /* Attribute of a node, or the default when it has none. */
 int64_t kit_attr_i(const accel_plugin_node *node, uint32_t key, int64_t absent);
@@ -195,6 +196,9 @@ typedef struct kit_backend {
    * ok false: something failed, nothing more is started, and what finish answers is not looked at.  Both or neither. */
   int32_t (*begin)(void *self, const kit_begin *begin, void **run, accel_plugin_error *error);
   int32_t (*finish)(void *self, void *run, bool ok, double *device_ms, accel_plugin_error *error);
+  /* For profiles, after the launch of a node: the microseconds that its instructions take at least, measured on the same
+   * threads over operands that the caches hold; 0: not known.  NULL: never. */
+  double (*limit_us)(void *self, const kit_launch *launch);
 } kit_backend;
 
 /* The default `inplace`: elementwise ops over operand 0 (binary: 0 or 1), norm over x or residual, linear over residual,

@@ -862,6 +862,8 @@ typedef struct accel_profile_step {
   double flop, bytes;      /* by the op's definition: additions and multiplications; weights, operands and results once each */
   int32_t device_clock;    /* 1: times are the device's own; 0: the host's, which on a device without timestamps only queues the work */
   int32_t reserved;
+  double limit_us;         /* what its instructions take at least, measured with operands in the caches; 0: not known (all but decoding's
+                              linears and attention on a CPU) */
 } accel_profile_step;
 typedef void (*accel_profile_fn)(void *user, const accel_profile_step *step);
 /* From the next run on every step is told to `fn`, in order, from the thread that makes the run (from several threads, if several run

@@ -290,6 +290,8 @@ typedef struct accel_plugin_step {
   uint32_t n_node, clock;
   double begin_us, end_us; /* microseconds on `clock`; only differences mean anything */
   double flop, bytes;
+  double limit_us; /* what the step's instructions take at least on the same units: its kernels over operands that the caches
+                      hold, measured; 0: not known.  What plugins of fewer bytes (`size`) leave out is not known either */
 } accel_plugin_step;
 
 typedef struct accel_plugin_host {

@@ -33,6 +33,8 @@ typedef struct bench_step {
   char *node, *op;              /* "encoder.layer.3.attention.self"; "attention" */
   double us, min_us;            /* of one run: mean, least */
   double flop, bytes;           /* of one run */
+  double limit_us;              /* what its instructions take at least, of one run */
+  bool limit_unknown;           /* of some of its calls */
 } bench_step;
 
 typedef struct bench_profile {
@@ -49,7 +51,11 @@ typedef struct bench_group {
   const char *name; /* of an op; NULL: a layer */
   uint32_t stage, calls, nodes;
   double us, flop, bytes; /* of one run */
+  double limit_us;        /* sum of bench_limit_us */
+  bool limit_unknown;     /* of some of them */
 } bench_group;
+/* The least time of a step: its bytes at the rate of plain reads, or its instructions if they take longer.  0: not known. */
+double bench_limit_us(const bench_profile *profile, const bench_step *step);
 /* By op (most time first) or by layer (in order); *groups is to be freed.  Returns how many; 0 without memory. */
 uint32_t bench_group_steps(const bench_profile *profile, bool by_op, bench_group **groups);
 

@@ -10,6 +10,7 @@ typedef struct bench_collector {
   bench_profile *profile;
   uint32_t next;          /* where the next step is looked for first */
   bool failed;            /* no memory */
+  bool deaf;              /* steps do not count yet */
   uint32_t tokens_before; /* of a generation: tokens to come before the steps count, which are then those of decoding */
 } bench_collector;
 

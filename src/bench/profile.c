@@ -1,5 +1,6 @@
 /* profile.c - collecting the steps of profiled runs, and summing them up. */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ static bench_step *row_of(bench_collector *c, const accel_profile_step *told) {
 
 void bench_collect(void *user, const accel_profile_step *told) {
   bench_collector *c = user;
-  if (c->tokens_before) return;
+  if (c->tokens_before || c->deaf) return;
   bench_step *step = row_of(c, told);
   if (!step || !step->node || !step->op) {
     c->failed = true;
@@ -43,6 +44,8 @@ void bench_collect(void *user, const accel_profile_step *told) {
   step->us += us;
   step->flop += told->flop;
   step->bytes += told->bytes;
+  step->limit_us += told->limit_us;
+  if (told->limit_us <= 0) step->limit_unknown = true;
   if (us < step->min_us) step->min_us = us;
 }
 
@@ -59,6 +62,7 @@ void bench_collected(bench_collector *c, uint32_t runs, double wall_us) {
     p->step[i].us /= runs;
     p->step[i].flop /= runs;
     p->step[i].bytes /= runs;
+    p->step[i].limit_us /= runs;
   }
   if (p->n) qsort(p->step, p->n, sizeof *p->step, by_index);
 }
@@ -73,6 +77,11 @@ void bench_profile_free(bench_profile *p) {
 }
 
 /* ---- groups ---- */
+
+double bench_limit_us(const bench_profile *p, const bench_step *s) {
+  if (s->limit_unknown || p->peak_gbytes_per_s <= 0) return 0;
+  return fmax(s->limit_us, 1e-3 * s->bytes / p->peak_gbytes_per_s);
+}
 
 static int by_time(const void *a, const void *b) {
   const bench_group *x = a, *y = b;
@@ -98,6 +107,8 @@ uint32_t bench_group_steps(const bench_profile *p, bool by_op, bench_group **gro
     list[at].us += s->us;
     list[at].flop += s->flop;
     list[at].bytes += s->bytes;
+    list[at].limit_us += bench_limit_us(p, s);
+    list[at].limit_unknown |= bench_limit_us(p, s) <= 0;
   }
   if (n) qsort(list, n, sizeof *list, by_op ? by_time : by_stage);
   return n;

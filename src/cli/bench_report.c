@@ -12,12 +12,14 @@ enum { LONGEST = 15 };
 typedef struct cost {
   const bench_profile *profile;
   uint32_t calls;
-  double us, flop, bytes;
+  double us, flop, bytes, limit_us; /* limit_us 0: not known */
 } cost;
 
 static double gflops(const cost *c) { return c->us > 0 ? 1e-3 * c->flop / c->us : 0; }
 static double gbytes(const cost *c) { return c->us > 0 ? 1e-3 * c->bytes / c->us : 0; }
 static double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : (double)NAN; }
+
+static double bound_share(const cost *c) { return c->limit_us > 0 ? percent(c->limit_us, c->us) : (double)NAN; }
 
 static void cost_json(cli_json *json, const cost *c) {
   const bench_profile *p = c->profile;
@@ -30,13 +32,21 @@ static void cost_json(cli_json *json, const cost *c) {
   cli_json_double(json, "gbytes_per_s", gbytes(c));
   cli_json_double(json, "share_of_peak_gflops", 1e-2 * percent(gflops(c), p->peak_gflops));
   cli_json_double(json, "share_of_peak_gbytes_per_s", 1e-2 * percent(gbytes(c), p->peak_gbytes_per_s));
+  cli_json_double(json, "bound_ms", c->limit_us > 0 ? 1e-3 * c->limit_us : (double)NAN);
+  cli_json_double(json, "share_of_bound", 1e-2 * bound_share(c));
 }
 
 static cost cost_of_group(const bench_profile *p, const bench_group *g) {
-  return (cost){.profile = p, .calls = g->calls, .us = g->us, .flop = g->flop, .bytes = g->bytes};
+  return (cost){.profile = p,
+                .calls = g->calls,
+                .us = g->us,
+                .flop = g->flop,
+                .bytes = g->bytes,
+                .limit_us = g->limit_unknown ? 0 : g->limit_us};
 }
 static cost cost_of_step(const bench_profile *p, const bench_step *s) {
-  return (cost){.profile = p, .calls = s->calls, .us = s->us, .flop = s->flop, .bytes = s->bytes};
+  return (cost){
+      .profile = p, .calls = s->calls, .us = s->us, .flop = s->flop, .bytes = s->bytes, .limit_us = bench_limit_us(p, s)};
 }
 
 static void groups_json(cli_json *json, const bench_profile *p, bool by_op) {
@@ -98,23 +108,25 @@ void cli_profile_json(cli_json *json, const bench_profile *p) {
 }
 
 static void cost_row(cli_table *table, const char *name, const cost *c) {
-  char cell[7][32];
-  const double value[7] = {(double)c->calls / c->profile->runs,
+  char cell[9][32];
+  const double value[9] = {(double)c->calls / c->profile->runs,
                            1e-3 * c->us,
                            percent(c->us, c->profile->wall_us),
                            gflops(c),
                            percent(gflops(c), c->profile->peak_gflops),
                            gbytes(c),
-                           percent(gbytes(c), c->profile->peak_gbytes_per_s)};
-  static const int digits[7] = {0, 3, 1, 1, 0, 1, 0};
-  for (int i = 0; i < 7; ++i) {
+                           percent(gbytes(c), c->profile->peak_gbytes_per_s),
+                           c->limit_us > 0 ? 1e-3 * c->limit_us : (double)NAN,
+                           bound_share(c)};
+  static const int digits[9] = {0, 3, 1, 1, 0, 1, 0, 3, 0};
+  for (int i = 0; i < 9; ++i) {
     if (isnan(value[i]))
       snprintf(cell[i], sizeof cell[i], "-");
     else
       snprintf(cell[i], sizeof cell[i], "%.*f", digits[i], value[i]);
   }
-  const char *row[] = {cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], cell[6], name};
-  cli_table_row(table, 8, row);
+  const char *row[] = {cell[0], cell[1], cell[2], cell[3], cell[4], cell[5], cell[6], cell[7], cell[8], name};
+  cli_table_row(table, 10, row);
 }
 
 static void print(cli_table *table, const char *align, bool markdown) {
@@ -126,8 +138,9 @@ static void print(cli_table *table, const char *align, bool markdown) {
 }
 
 static void head(cli_table *table, const char *what) {
-  const char *const row[] = {"calls", "ms", "% of run", "GFLOP/s", "% of peak", "GB/s", "% of peak", what};
-  cli_table_row(table, 8, row);
+  const char *const row[] = {"calls", "ms",        "% of run", "GFLOP/s",    "% of peak",
+                             "GB/s",  "% of peak", "bound ms", "% of bound", what};
+  cli_table_row(table, 10, row);
 }
 
 static void print_groups(const bench_profile *p, bool by_op, bool markdown) {
@@ -145,7 +158,7 @@ static void print_groups(const bench_profile *p, bool by_op, bool markdown) {
     cost outside = {.profile = p, .us = p->wall_us - steps_us(p)};
     cost_row(&table, "(outside the steps)", &outside);
   }
-  print(&table, "rrrrrrrl", markdown);
+  print(&table, "rrrrrrrrrl", markdown);
   free(groups);
 }
 
@@ -167,7 +180,7 @@ static void print_longest(const bench_profile *p, bool markdown) {
     snprintf(name, sizeof name, "%s (%s)", sorted[i]->node, sorted[i]->op);
     cost_row(&table, name, &c);
   }
-  print(&table, "rrrrrrrl", markdown);
+  print(&table, "rrrrrrrrrl", markdown);
   free(sorted);
 }
 

@@ -113,6 +113,7 @@ static void host_profile(void *self, const accel_plugin_step *step) {
                              .flop = step->flop,
                              .bytes = step->bytes,
                              .device_clock = step->clock == ACCEL_PLUGIN_CLOCK_DEVICE};
+  if (step->size >= offsetof(accel_plugin_step, limit_us) + sizeof step->limit_us) told.limit_us = step->limit_us;
   ep->profile(ep->profile_user, &told);
 }
 

@@ -550,6 +550,21 @@ class Inside(Case):
         self.assertNotIn("profile", self.good("bench", model("base"), "--iters", "1"))
         self.bad(1, "cannot be written", "bench", model("base"), "--iters", "1", "--profile-svg", self.path("none/such.svg"))
 
+    def test_bench_bounds(self):
+        """Decoding's linears and attention stand beside what memory and instructions allow; prompts do not, nor other devices."""
+        llama = os.path.join(FIXTURES, "models", "llama")
+        for precision in ("fp32", "int8"):
+            profile = self.good("bench", llama, "--task", "generate", "--device", "cpu", "--precision", precision, "--seq", "8", "--new", "4", "--iters", "1", "--profile")["profile"]
+            steps = {op: [s for s in profile["steps"] if s["op"] == op] for op in ("linear", "attention")}
+            for op, found in steps.items():
+                self.assertTrue(found and all(s["bound_ms"] > 0 and s["share_of_bound"] > 0 for s in found), (precision, op))
+                group = next(g for g in profile["by_op"] if g["op"] == op)
+                self.assertAlmostEqual(group["bound_ms"], sum(s["bound_ms"] for s in found))
+                self.assertTrue(all(s["bound_ms"] >= 1e-6 * s["bytes"] / profile["peak_gbytes_per_s"] for s in found))
+            self.assertIsNone(next(g for g in profile["by_op"] if g["op"] == "norm")["bound_ms"])
+        profile = self.good("bench", llama, "--task", "generate", "--device", "reference", "--seq", "8", "--new", "2", "--iters", "1", "--profile")["profile"]
+        self.assertTrue(all(s["bound_ms"] is None for s in profile["steps"]))
+
     def test_bench_profile_on_a_device(self):
         for device in ("opencl", "vulkan"):
             with self.subTest(device=device):

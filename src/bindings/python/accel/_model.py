@@ -156,13 +156,13 @@ class Model:
         check(lib.accel_trim(self.handle))
 
     def profile(self, **inputs: Any) -> List[Dict[str, Any]]:
-        """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes` in the order of the program.  Not beside other runs of this model."""
+        """One run, step by step: `node`, `op`, `stage` (layer), `us`, `clock` ("device" or "host": whose time it is), `flop`, `bytes`, `limit_us` (what its instructions take at least; 0: not known) in the order of the program.  Not beside other runs of this model."""
         steps: List[Dict[str, Any]] = []
 
         def told(_: Any, pointer: Any) -> None:
             s = pointer.contents
             steps.append({"node": decode(s.node), "op": decode(s.op).lower(), "stage": s.stage, "us": s.end_us - s.begin_us, "flop": s.flop,
-                          "bytes": s.bytes, "clock": "device" if s.device_clock else "host"})
+                          "bytes": s.bytes, "limit_us": s.limit_us, "clock": "device" if s.device_clock else "host"})
 
         function = T.ProfileFunction(told)
         check(lib.accel_set_profile(self.handle, function, None))
