@@ -83,21 +83,27 @@ static char *sentence(accel__arena *arena, const char *hypothesis, const char *l
                              hole ? label : "", hole ? hole + 2 : "");
 }
 
-/* input_ids and attention_mask [labels, longest]; SigLIP was trained on rows padded to 64, and looks at the padding. */
+/* input_ids [labels, longest], SigLIP's padded to 64 as it was trained on them; attention_mask unless the tokenizer's
+ * settings keep it from the model. */
 static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n, bool siglip,
                                   accel_tensors **out) {
+  const accel__tokenizer_info *info = accel__tokenizer_describe(accel__processor_for(ep)->tokenizer);
+  const int64_t pad = info->pad >= 0 ? info->pad : ep->model->pad_id >= 0 ? ep->model->pad_id : 0;
   int64_t length = siglip ? 64 : 1;
   for (uint32_t i = 0; i < n; i++)
     if (!siglip && (int64_t)enc[i].n > length) length = enc[i].n;
   const accel_tensor like[] = {{"input_ids", ACCEL_I64, 2, {n, length}, NULL},
                                {"attention_mask", ACCEL_I64, 2, {n, length}, NULL}};
-  ACCEL_TRY(accel__tensors_new(like, siglip ? 1 : 2, out));
-  int64_t *ids = (*out)->item[0].data, *mask = siglip ? NULL : (*out)->item[1].data;
-  for (uint32_t i = 0; i < n; i++)
+  ACCEL_TRY(accel__tensors_new(like, info->no_mask ? 1 : 2, out));
+  int64_t *ids = (*out)->item[0].data, *mask = info->no_mask ? NULL : (*out)->item[1].data;
+  for (uint32_t i = 0; i < n; i++) {
+    const int64_t used = (int64_t)enc[i].n, first = info->pad_left ? length - used : 0;
     for (int64_t k = 0; k < length; k++) {
-      ids[i * length + k] = k < (int64_t)enc[i].n ? enc[i].ids[k] : ep->model->pad_id < 0 ? 0 : ep->model->pad_id;
-      if (mask) mask[i * length + k] = k < (int64_t)enc[i].n;
+      const bool text = k >= first && k < first + used;
+      ids[i * length + k] = text ? enc[i].ids[k - first] : pad;
+      if (mask) mask[i * length + k] = text;
     }
+  }
   return ACCEL_OK;
 }
 

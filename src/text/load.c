@@ -293,10 +293,20 @@ static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
   if (info->unk < 0 && t->model.unk >= 0) info->unk = t->model.unk;
 }
 
+/* Classes whose padding_side is "left" where the file does not say. */
+static bool pads_left(json_t *config) {
+  static const char *const classes[] = {"Gemma", "Siglip2", "Llama", "CodeLlama"};
+  json_t *class = accel__json_get(config, "tokenizer_class");
+  for (size_t i = 0; cJSON_IsString(class) && i < sizeof classes / sizeof *classes; ++i)
+    if (accel__starts_with(class->valuestring, classes[i])) return true;
+  return false;
+}
+
 static accel_status read_config(accel__tokenizer *t, file_t *config) {
   double length = 0;
-  bool for_bpe = false;
+  bool for_bpe = false, masked = false;
   const char *padding = NULL, *truncation = NULL;
+  json_t *names = NULL;
   ACCEL_TRY(accel__json_number(config, config->root, "model_max_length", &length));
   ACCEL_TRY(accel__json_string(config, config->root, "padding_side", &padding));
   ACCEL_TRY(accel__json_string(config, config->root, "truncation_side", &truncation));
@@ -306,8 +316,11 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
                              &for_bpe));
   if (t->model.kind == ACCEL__MODEL_BPE && !for_bpe) t->info.clean_up = false; /* meant for WordPiece's texts */
   t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
-  if (padding) t->info.pad_left = strcmp(padding, "left") == 0;
+  t->info.pad_left = padding ? strcmp(padding, "left") == 0 : t->info.pad_left || pads_left(config->root);
   if (truncation) t->info.truncate_left = strcmp(truncation, "left") == 0;
+  ACCEL_TRY(accel__json_array(config, config->root, "model_input_names", &names));
+  ACCEL_JSON_EACH(item, names) masked = masked || (cJSON_IsString(item) && !strcmp(item->valuestring, "attention_mask"));
+  t->info.no_mask = names && !masked;
   return ACCEL_OK;
 }
 
@@ -531,6 +544,9 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
   if (accel__ends_with(path, ".json")) {
     ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n));
     if (config->root) ACCEL_TRY(read_config(t, config));
+    json_t *class = accel__json_get(config->root, "tokenizer_class");
+    if (cJSON_IsString(class) && accel__starts_with(class->valuestring, "Siglip2"))
+      ACCEL_TRY(accel__tokenizer_lower_case(t));
     find_specials(t, config->root, files->special_map.root);
     return ACCEL_OK;
   }

@@ -59,7 +59,8 @@ typedef struct accel__tokenizer_info {
   int32_t cls, sep, pad, mask, unk, bos,
       eos;                   /* named in tokenizer_config.json or special_tokens_map.json, else by their usual texts */
   uint32_t model_max_length; /* tokens; 0 when not stated (transformers' "very large integer" too) */
-  bool pad_left;             /* padding_side */
+  bool pad_left;             /* padding_side, or what the class has for its default */
+  bool no_mask;              /* model_input_names without attention_mask: models are told of no padding */
   bool truncate_left;        /* truncation_side: tokens are taken from the front of a text */
   bool clean_up;             /* clean_up_tokenization_spaces; false where not stated and for BPE, as in transformers 5 */
   const char *model_type;    /* "WordPiece", "BPE", "Unigram", "WordLevel" */
