@@ -28,9 +28,12 @@ SOUNDS = [f"audio/sounds/{n}" for n in ("s16.wav", "f32.wav", "f64.wav")]
 SMALL = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
 
 
-def save(name, model, *processors):
+def save(name, model, *processors, adjust=None):
     directory = ROOT / name
     randomise(model)
+    if adjust is not None:
+        with torch.no_grad():
+            adjust(model)
     model.eval()
     model.save_pretrained(directory)
     for p in processors:
@@ -71,13 +74,25 @@ def detect(name, config, processor):
     write(directory, "detect-objects", cases)
 
 
+def loud(model):
+    """Labels and what they are padded with must show in the scores."""
+    model.logit_scale.fill_(2.5)
+    for name, p in model.text_model.named_parameters():
+        if p.dim() > 1:
+            p.mul_(10 if "embedding" in name else 3)
+
+
 def zero_shot(name):
-    text = dict(vocab_size=120, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, max_position_embeddings=32, projection_dim=12)
-    tokenizer = word_tokenizer()
+    siglip = name == "siglip"
+    text = dict(vocab_size=120, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24, max_position_embeddings=64 if siglip else 32, projection_dim=12)
+    tokenizer = word_tokenizer(**(dict(pad_token="</s>", padding_side="left", model_input_names=["input_ids"]) if siglip else {}))
     text.update(vocab_size=len(tokenizer), bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id)
     config = T.CLIPConfig(text_config=text, vision_config={**SMALL, "image_size": 20, "patch_size": 5, "projection_dim": 12}, projection_dim=12)
     processor = T.CLIPImageProcessor(size={"shortest_edge": 20}, crop_size={"height": 20, "width": 20})
-    directory = save(name, T.CLIPModel(config), processor, tokenizer)
+    if siglip:
+        config = T.SiglipConfig(text_config={**text, "projection_size": 16, "pad_token_id": 5}, vision_config={**SMALL, "hidden_size": 16, "image_size": 20, "patch_size": 5})
+        processor = T.SiglipImageProcessor(size={"height": 20, "width": 20})
+    directory = save(name, (T.SiglipModel if siglip else T.CLIPModel)(config), processor, tokenizer, adjust=loud if siglip else None)
     run = pipeline("zero-shot-image-classification", directory)
     labels = ["a cat", "dog", "the wide sea", "tree"]
     cases = [{"args": ["--labels", ",".join(labels), *args], "files": PICTURES, "want": [run(p, candidate_labels=labels, **how) for p in paths(PICTURES)]}
@@ -85,7 +100,7 @@ def zero_shot(name):
     write(directory, "zero-shot-image", cases)
 
 
-def word_tokenizer():
+def word_tokenizer(**more):
     """Words and single letters, between <s> and </s>."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     words = ["<pad>", "<s>", "</s>", "<unk>", "this", "is", "a", "photo", "of", "cat", "dog", "tree", "the", "wide", "sea", ".", ":"]
@@ -93,7 +108,7 @@ def word_tokenizer():
     t.normalizer = normalizers.Lowercase()
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
-    return T.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", model_max_length=32)
+    return T.PreTrainedTokenizerFast(tokenizer_object=t, unk_token="<unk>", model_max_length=32, **{"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", **more})
 
 
 def hear(name, config, extractor, cls):
@@ -148,6 +163,7 @@ def main():
                                 decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16), T.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 64}))
     detect("yolos", T.YolosConfig(**SMALL, image_size=[32, 48], patch_size=8, num_detection_tokens=5), T.YolosImageProcessor(size={"shortest_edge": 32, "longest_edge": 64}))
     zero_shot("clip")
+    zero_shot("siglip")
     hear("ast", T.ASTConfig(**SMALL, patch_size=8, frequency_stride=6, time_stride=6, max_length=30, num_mel_bins=24), T.ASTFeatureExtractor(max_length=30, num_mel_bins=24), "ASTForAudioClassification")
     speak("wav2vec2", "Wav2Vec2ForCTC", T.Wav2Vec2Config)
     speak("hubert", "HubertForCTC", T.HubertConfig, do_lower_case=True)
