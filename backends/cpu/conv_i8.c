@@ -14,6 +14,9 @@ static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a nu
 enum { RUN = 32 }; /* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
 /* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two tiles, and than weights are
  * worth fetching for that the second-level cache may not keep. */
+/* Windows of a piece where words are multiplied, about: few, but more of those whose weights the second-level cache may not
+ * keep.  Those of an image that are worth fetching their weights for. */
+enum { WINDOW = 4, WORD_WINDOWS = 20, WORD_WINDOWS_WIDE = 60, WORDS_WIDE = 1 << 15, WORD_LEAST = 20 };
 enum { PIECE_BYTES = 3 << 13, PIECE_MOST = 448, WIDE_WEIGHTS = 1 << 19, WIDE_LEAST = 96, TASKS_EACH = 16 };
 
 typedef struct coded {
@@ -24,6 +27,7 @@ typedef struct coded {
   bool bordered;                            /* windows reach over the edge: lines of x are copied, with a border */
   bool thin;                                /* y has one line: pieces cut it */
   bool tame;                                /* the biases are finite and not enormous */
+  bool words;                               /* cpu_winograd_i16 */
   int64_t unit, units;                      /* pixels of y that stay together, and how many such there are in an image */
   int64_t band, wide;                       /* lines of x under a piece at most, pixels of one */
   int64_t row;                              /* bytes of a gathered row */
@@ -34,7 +38,8 @@ typedef struct coded {
   float *extent, *scale, *zero;             /* [count][parts][2]; [count] */
   cpu_coding *coding;                       /* [count] */
   char *rooms;                              /* [workers][room] */
-  int64_t room, reach_at, band_at, rows_at; /* a room: the piece of y, what it reaches, lines of x, gathered rows */
+  int64_t room, reach_at, band_at, rows_at; /* a room: the piece of y, what it reaches, lines of x, gathered rows or */
+  int64_t sums_at;                          /* windows as words; their sums */
 } coded;
 
 static cpu_image image_of(const coded *j, int64_t index) {
@@ -92,12 +97,13 @@ static piece piece_of(const coded *j, uint32_t index) {
   const uint32_t strip = index % j->strips, part = index / j->strips % j->pieces;
   const int64_t cols = j->call.kernels->linear[CPU_FORM_I8].cols, panel = cpu_share(j->call.w->tiles, strip, j->strips),
                 panel_end = cpu_share(j->call.w->tiles, strip + 1, j->strips), left = j->call.outputs - panel * cols,
-                all = (panel_end - panel) * cols;
+                all = (panel_end - panel) * cols, size = cpu_area(j->call.plane.out),
+                end = cpu_share(j->units, part + 1, j->pieces) * j->unit;
   return (piece){.image = index / j->strips / j->pieces,
                  .channel = panel * cols,
                  .n = left < all ? left : all,
                  .first = cpu_share(j->units, part, j->pieces) * j->unit,
-                 .end = cpu_share(j->units, part + 1, j->pieces) * j->unit,
+                 .end = end < size ? end : size,
                  .panel = panel,
                  .panel_end = panel_end};
 }
@@ -168,9 +174,16 @@ static void gather(const coded *j, const uint8_t *x, int64_t lines, int64_t line
       gather_row(j, x + (l * stride[0] * j->wide + i * stride[1]) * channels, rows);
 }
 
+/* Lines of a piece's windows where words are multiplied. */
+static int64_t lines_of(const coded *j, const piece *at) {
+  const int64_t line = j->call.plane.out[1];
+  return ((at->end - at->first) / line + WINDOW - 1) / WINDOW * WINDOW;
+}
+
 static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *g, cpu_windows *w) {
   const cpu_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, n = at->end - at->first, line = j->thin ? n : p->out[1], lines = n / line,
+  const int64_t channels = j->call.channels, n = at->end - at->first, line = j->thin ? n : p->out[1],
+                lines = j->words ? lines_of(j, at) : n / line,
                 top = (j->thin ? 0 : at->first / p->out[1]) * p->stride[0] - p->begin[0],
                 left = (j->thin ? at->first * p->stride[1] : 0) - p->begin[1];
   cpu_image x = image_of(j, at->image);
@@ -260,6 +273,41 @@ static void ask_ahead(const coded *j, const piece *at, const cpu_gemm *g, cpu_wi
   if (c->plane.out[0] == 1 && !j->gathered && !j->bordered) w->x_ahead = pixels * g->ldx;
 }
 
+/* g as words. */
+static void run_words(const coded *j, const piece *at, char *room, const cpu_gemm *g, cpu_windows *windows) {
+  const cpu_conv *c = j->call.w;
+  const bool plain = g->act == ACCEL_PLUGIN_ACT_NONE || g->act == ACCEL_PLUGIN_ACT_RELU;
+  const int64_t n = at->end - at->first;
+  if (!plain) windows->high = windows->low = NULL;
+  j->call.kernels->winograd_i16(&(cpu_winograd_i16){.rows = lines_of(j, at) / WINDOW,
+                                                    .wide = j->wide / WINDOW,
+                                                    .k = j->call.channels,
+                                                    .n = g->n,
+                                                    .x = g->x,
+                                                    .line = j->wide,
+                                                    .scale = windows->scale,
+                                                    .zero = windows->zero,
+                                                    .w = (const char *)c->packed + (uint64_t)c->tiles * c->panel_bytes +
+                                                         (uint64_t)at->panel * c->word_bytes,
+                                                    .panel_bytes = (int64_t)c->word_bytes,
+                                                    .bias = g->bias,
+                                                    .lines = n / windows->line,
+                                                    .pixels = windows->line,
+                                                    .residual = windows->residual,
+                                                    .residual_scale = windows->residual_scale,
+                                                    .residual_zero = windows->residual_zero,
+                                                    .ldr = g->ldr,
+                                                    .y = g->y,
+                                                    .ldy = g->ldy,
+                                                    .relu = g->act == ACCEL_PLUGIN_ACT_RELU,
+                                                    .high = windows->high,
+                                                    .low = windows->low,
+                                                    .points = (int16_t *)(void *)(room + j->rows_at),
+                                                    .sums = (int32_t *)(void *)(room + j->sums_at)},
+                                0, at->panel_end - at->panel);
+  if (!plain) j->call.kernels->activate(g->act, g->alpha, g->y, g->y, n * g->n);
+}
+
 /* A residual among planes is added when the result goes there; the activation follows it. */
 static void run_piece(const coded *j, uint32_t index, char *room) {
   const cpu_conv_call *c = &j->call;
@@ -287,9 +335,12 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
     windows.residual_scale = r.scale + at.first;
     windows.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
-  if (c->y_codes) ask_ahead(j, &at, &g, &windows);
+  if (c->y_codes && !j->words) ask_ahead(j, &at, &g, &windows);
   if (c->y_codes) note_reach(j, at.end - at.first, room, &windows);
-  c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
+  if (j->words)
+    run_words(j, &at, room, &g, &windows);
+  else
+    c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
   if (c->y_codes)
     put_codes(j, &at, product, &windows);
   else
@@ -313,7 +364,11 @@ static void cut(coded *j, uint32_t workers) {
   int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs / tiles * tiles;
   pixels = pixels < least ? least : pixels > PIECE_MOST ? PIECE_MOST : pixels;
   j->unit = c->y_codes == CPU_CODES_LINE ? c->line : j->thin ? 1 : c->plane.out[1];
-  j->units = size / j->unit;
+  if (j->words) {
+    pixels = (c->channels * c->outputs > WORDS_WIDE ? WORD_WINDOWS_WIDE : WORD_WINDOWS) * WINDOW * WINDOW;
+    j->unit = WINDOW * c->plane.out[1];
+  }
+  j->units = (size + j->unit - 1) / j->unit;
   const int64_t each = pixels > j->unit ? pixels / j->unit : 1;
   int64_t pieces = (j->units + each - 1) / each;
   if (pieces < 8 * (int64_t)workers) pieces = (pieces + workers - 1) / workers * workers;
@@ -335,20 +390,27 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->planes = !j->call.x_codes;
   j->gathered = !j->call.w || (j->call.w->block == k && taps > 1);
   for (int i = 0; i < 2; i++) span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
-  j->bordered = !j->call.w || p->begin[0] || p->begin[1] || span[0] > p->in[0] || span[1] > p->in[1];
+  j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] || span[1] > p->in[1];
   j->thin = p->out[0] == 1;
   cut(j, workers);
   const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit, lines = j->thin ? 1 : pixels / p->out[1],
                 line = j->thin ? pixels : p->out[1];
   j->band = (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
   j->wide = j->bordered ? (line - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1 : p->in[1];
+  if (j->words) j->wide = (p->out[1] + WINDOW - 1) / WINDOW * WINDOW + 2;
   j->row = (k + 15) / 16 * 16;
   j->parts = 4 * workers;
   j->reach_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
   j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
   if (j->bordered) j->rows_at += cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
-  j->room = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
+  j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
+  j->room = j->sums_at;
+  if (j->words) {
+    const int64_t windows = lines / WINDOW * (j->wide / WINDOW), points = 36;
+    j->sums_at += cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
+    j->room = j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_FORM_I8].cols * (int64_t)sizeof(int32_t));
+  }
 #define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
   PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
@@ -360,6 +422,16 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   if (j->planes) PLACE(images, count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);
 #undef PLACE
   return bytes;
+}
+
+/* Whether words are multiplied; before there is an endpoint: whether that may be. */
+static bool as_words(const cpu_conv_call *c) {
+  const cpu_plane *p = &c->plane;
+  const int64_t windows = ((p->out[0] + WINDOW - 1) / WINDOW) * ((p->out[1] + WINDOW - 1) / WINDOW);
+  if (windows < WORD_LEAST) return false;
+  if (c->w) return c->w->word_bytes;
+  return c->kernels->winograd_i16 && p->kernel[0] == 3 && p->kernel[1] == 3 && cpu_area(p->stride) == 1 &&
+         cpu_area(p->dilation) == 1;
 }
 
 /* Blocks of k in x: rows of the kernel, or taps. */
@@ -376,6 +448,7 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   coded j = {.call = *call};
   const uint32_t workers = cpu_workers(l);
   if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return;
+  j.words = as_words(call);
   lay_out(&j, call->kernels, workers, l->workspace);
   place_blocks(&j);
   const uint32_t images = (uint32_t)call->count;
@@ -392,5 +465,9 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {
   coded j = {.call = *call};
   if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return 0;
-  return (uint64_t)lay_out(&j, call->kernels, workers ? workers : 1, NULL);
+  j.words = as_words(call);
+  const int64_t bytes = lay_out(&j, call->kernels, workers ? workers : 1, NULL);
+  j.words = false;
+  const int64_t other = call->w ? 0 : lay_out(&j, call->kernels, workers ? workers : 1, NULL);
+  return (uint64_t)(bytes > other ? bytes : other);
 }

@@ -80,6 +80,13 @@ static int64_t block_of(const accel_plugin_node *n, const accel_plugin_weight *w
   return block < CPU_X_STEP ? k : block;
 }
 
+/* Whether a coded convolution may multiply words, too: then it has both packings, as large pictures alone are worth it. */
+static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c, const cpu_kernels *k) {
+  const cpu_linear_kernel *linear = &k->linear[CPU_FORM_I8];
+  return k->winograd_i16 && linear->x == CPU_X_U8B && cpu_conv_window(n, w->dim, w->rank) == 4 &&
+         c->rows % linear->cols == 0 && w->dim[1] % CPU_WINOGRAD_WORDS == 0;
+}
+
 /* Tiles as equal in height as whole rows allow. */
 static void cut(cpu_conv *c, const cpu_kernels *k) {
   if (c->form == CPU_CONV_I8) {
@@ -95,7 +102,7 @@ static void cut(cpu_conv *c, const cpu_kernels *k) {
 }
 
 static int64_t floats_of(const cpu_conv *c) {
-  if (c->form == CPU_CONV_I8) return (int64_t)(c->panel_bytes / sizeof(float)) * c->tiles;
+  if (c->form == CPU_CONV_I8) return (int64_t)((c->panel_bytes + c->word_bytes) / sizeof(float)) * c->tiles;
   int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
   return c->groups * rows * c->k * (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
 }
@@ -144,6 +151,9 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
     column[i] = (cpu_column){.from = &m, .row = i};
   }
   if (!rc) cpu_i8_panel_pack(&panel, column, (char *)c->packed + (uint64_t)index * c->panel_bytes);
+  if (!rc && c->word_bytes)
+    cpu_winograd_i16_pack(rows, channels, c->height, rows + c->height * c->k,
+                          (char *)c->packed + (uint64_t)c->tiles * c->panel_bytes + (uint64_t)index * c->word_bytes);
   return rc;
 }
 
@@ -196,6 +206,7 @@ static int32_t pack_tiles(packing *p, const accel_plugin_host *host, accel_plugi
   int64_t all = p->c->groups * p->c->tiles;
   p->room = p->c->form == CPU_CONV_TRANSPOSED ? p->c->rows : p->c->height * p->c->k * (p->c->form == CPU_CONV_I8 ? 2 : 1);
   if (p->c->form == CPU_CONV_WINOGRAD) p->room *= WINOGRAD_TAPS;
+  if (p->c->word_bytes) p->room += 4 * p->c->k; /* 36 points of a column */
   p->tasks = workers > 1 && all > 1 ? (uint32_t)(all < workers * 4 ? all : workers * 4) : 1;
   p->rows = malloc((size_t)(workers * p->room + 1) * sizeof *p->rows);
   p->rc = calloc(workers, sizeof *p->rc);
@@ -245,7 +256,7 @@ static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_
 }
 
 static bool same(const cpu_conv *a, const cpu_conv *b) {
-  return a->w == b->w && a->form == b->form && a->groups == b->groups;
+  return a->w == b->w && a->form == b->form && a->groups == b->groups && a->word_bytes == b->word_bytes;
 }
 
 /* What a described node keeps of its weight in `format`: form and size. */
@@ -262,6 +273,8 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
     c->k = w->dim[1];
   }
   cut(c, kernels);
+  if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))
+    c->word_bytes = (uint64_t)cpu_winograd_i16_panel(w->dim[1], kernels->linear[CPU_FORM_I8].cols);
 }
 
 /* What node `index` keeps of `weight`; false when it is no convolution over it. */

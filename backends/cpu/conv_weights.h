@@ -24,6 +24,7 @@ typedef struct cpu_conv {
   int64_t n;               /* WINOGRAD: pixels of a window in each direction */
   int64_t block;           /* I8: k of one scale of x: a row of the kernel or a tap, all where these are short */
   uint64_t panel_bytes;    /* I8 */
+  uint64_t word_bytes;     /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
   float *packed;           /* fp32, whatever the weight is stored in; I8: panels */
 } cpu_conv;
 

@@ -67,4 +67,7 @@ bool cpu_i4_takes(const accel_plugin_format *format);
 uint64_t cpu_i4_panel_bytes(const cpu_panel *p);
 void cpu_i4_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel);
 
+/* Columns' kernels of nine, w[cols][k][9], as a panel of cpu_winograd_i16: cpu_winograd_i16_panel bytes.  room: [36][k]. */
+void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *room, void *panel);
+
 #endif

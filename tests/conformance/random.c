@@ -206,6 +206,11 @@ static void image_ops(maker *m) {
     set_list(m, ACCEL_PLUGIN_ATTR_PADS, DIMS(1, 1, 1, 1));
     set_list(m, ACCEL_PLUGIN_ATTR_STRIDE, DIMS(1 + i % 2, 1 + i % 2));
     set(m, ACCEL_I(ACT, ACCEL_PLUGIN_ACT_RELU));
+    start(m, "CONV", "windows"); /* many enough for the plugins' ways that transform windows */
+    floats(m, 0, 'i', 0, -1, 1, DIMS(1, 32 + 32 * (i % 2), 22, 25));
+    floats(m, 1, 'w', ACCEL_PLUGIN_USE_CONV, -1, 0.1f, DIMS(32, 32 + 32 * (i % 2), 3, 3));
+    set_list(m, ACCEL_PLUGIN_ATTR_PADS, DIMS(1, 1, 1, 1));
+    set(m, ACCEL_I(ACT, i == 2 ? ACCEL_PLUGIN_ACT_GELU : ACCEL_PLUGIN_ACT_RELU));
     start(m, "CONV", "audio");
     floats(m, 0, 'i', 0, -1, 1, DIMS(1, 80, between(m, 20, 90)));
     floats(m, 1, 'w', ACCEL_PLUGIN_USE_CONV, -1, 0.05f, DIMS(50, 80, 3));

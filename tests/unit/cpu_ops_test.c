@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "kernels/kernels.h"
+#include "pack.h"
 
 static cpu_kernels kernels; /* of the ISA at hand */
 
@@ -203,6 +204,121 @@ static void test_winograd(void) {
       kernels.winograd(&g, 0, cut, t, t + 1, workspace);
     }
     assert_memory_equal(y, again, (size_t)(rows * out) * 4);
+    release();
+  }
+}
+
+/* Codes of a line with its scale and zero as numbers. */
+static double coded_at(const cpu_winograd_i16 *g, int64_t line, int64_t pixel, int64_t c) {
+  const double code = g->x[(line * g->line + pixel) * g->k + c], zero = g->zero ? (double)g->zero[line * g->line] : 0;
+  return (code - zero) * (double)g->scale[line * g->line];
+}
+
+/* What y[line][pixel][col] should be, and how far off it may be: a common scale of six lines, and weights of about ten
+ * bits whose errors the transform enlarges. */
+static double window_element(const cpu_winograd_i16 *g, const float *w, int64_t line, int64_t pixel, int64_t col,
+                             double *bound) {
+  const int64_t at = line * g->pixels + pixel;
+  double sum = g->bias ? (double)g->bias[col] : 0, most = 0, sizes = 0;
+  for (int64_t l = 0; l < 6; l++) most = fmax(most, (double)g->scale[(line / 4 * 4 + l) * g->line]);
+  for (int64_t c = 0; c < g->k; c++)
+    for (int64_t t = 0; t < 9; t++) {
+      const double weight = (double)w[(col * g->k + c) * 9 + t];
+      sum += weight * coded_at(g, line + t / 3, pixel + t % 3, c);
+      sizes += fabs(weight);
+    }
+  *bound = most * sizes * (0.6 / (g->zero ? 1.25 : 1.875) + 6);
+  if (g->residual) {
+    const double zero = g->residual_zero ? (double)g->residual_zero[at] : 0;
+    sum += (double)g->residual_scale[at] * (g->residual[at * g->ldr + col] - zero);
+  }
+  return g->relu ? fmax(sum, 0) : sum;
+}
+
+/* y of all windows is near what it should be and `high` and `low` are what it reaches. */
+static void check_words(const cpu_winograd_i16 *g, const float *w, double *error, double *size) {
+  for (int64_t i = 0; i < g->lines * g->pixels; i++) {
+    float high = 0, low = 0, got_high = 0, got_low = 0;
+    for (int64_t c = 0; c < g->n; c++) {
+      double bound, want = window_element(g, w, i / g->pixels, i % g->pixels, c, &bound);
+      const float got = g->y[i * g->ldy + c];
+      check("words", got, want, bound + 1e-5);
+      *error += (got - want) * (got - want), *size += want * want;
+      high = fmaxf(high, got), low = fmaxf(low, -got);
+    }
+    for (int64_t v = 0; v < kernels.vector; v++) {
+      got_high = fmaxf(got_high, g->high[i * kernels.vector + v]);
+      if (g->low) got_low = fmaxf(got_low, g->low[i * kernels.vector + v]);
+    }
+    assert_true(got_high == high && (!g->low || got_low == low));
+  }
+}
+
+/* Codes: any; or 0 and 255 by the signs of B^T's rows, with weights of one sign, which drives words and sums to their ends.
+ */
+static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int extreme) {
+  static const char signs[6][7] = {"+0-0+0", "0--++0", "0+--+0", "0--++0", "0+--+0", "0+0-0+"};
+  const char *down = signs[extreme % 6], *right = signs[extreme / 6 % 6];
+  for (int64_t i = 0; i < lines * g->line * g->k; i++) {
+    const int64_t line = i / g->k / g->line, pixel = i / g->k % g->line;
+    const bool plus = (down[line % 4 + (line % 4 < 2 && line / 4 % 2 ? 4 : 0)] == '+') ==
+                      (right[pixel % 4 + (pixel % 4 < 2 && pixel / 4 % 2 ? 4 : 0)] == '+');
+    x[i] = extreme < 0 ? (uint8_t)pick(0, 255) : plus ? 255 : 0;
+  }
+}
+
+static void test_winograd_i16(void) {
+  const cpu_linear_kernel *linear = &kernels.linear[CPU_FORM_I8];
+  if (!kernels.winograd_i16 || linear->x != CPU_X_U8B) return;
+  for (int round = 0; round < 36; round++) {
+    cpu_winograd_i16 g = {.rows = pick(1, 3), .wide = pick(1, 9), .k = round % 7 ? 32 : 96, .n = linear->cols * pick(1, 2)};
+    const int64_t lines = 4 * g.rows + 2, windows = g.rows * g.wide;
+    g.line = 4 * g.wide + 2 + pick(0, 2);
+    g.lines = 4 * g.rows - pick(0, 3), g.pixels = 4 * g.wide - pick(0, 3);
+    uint8_t *x = (uint8_t *)guard(lines * g.line * g.k / 4), *codes = (uint8_t *)guard(g.lines * g.pixels * g.n / 4);
+    float *scale = filled(lines * g.line), *zero = guard(lines * g.line), *w = filled(g.n * g.k * 9),
+          *room = guard(36 * g.k), *again;
+    const int64_t panels = g.n / linear->cols, bytes = cpu_winograd_i16_panel(g.k, linear->cols);
+    char *packed = (char *)guard(panels * bytes / 4);
+    const bool extreme = round % 3 == 2;
+    fill_codes(x, &g, lines, extreme ? round / 3 * 7 : -1);
+    for (int64_t i = 0; i < g.lines * g.pixels * g.n; i++) codes[i] = (uint8_t)pick(0, 255);
+    for (int64_t l = 0; l < lines * g.line; l++) {
+      zero[l] = l % g.line ? zero[l - 1] : (float)pick(0, 255);
+      scale[l] = l % g.line ? scale[l - 1] : extreme ? 1 : l % 5 == 4 ? 0 : 0.01f + fabsf(scale[l]);
+    }
+    for (int64_t i = 0; extreme && i < g.n * g.k * 9; i++) w[i] = i % 9 == 8 ? fabsf(w[i]) : 0;
+    for (int64_t p = 0; p < panels; p++)
+      cpu_winograd_i16_pack(w + p * linear->cols * g.k * 9, g.k, linear->cols, room, packed + p * bytes);
+    g.x = x, g.scale = scale, g.zero = round % 2 ? zero : NULL, g.w = packed, g.panel_bytes = bytes;
+    g.bias = round % 4 ? filled(g.n) : NULL;
+    if (round % 5 == 1) g.residual = codes, g.residual_scale = filled(g.lines * g.pixels), g.ldr = g.n;
+    if (round % 10 == 1) g.residual_zero = filled(g.lines * g.pixels);
+    g.relu = round % 4 < 2;
+    g.y = guard(g.lines * g.pixels * g.n), g.ldy = g.n;
+    g.high = guard(g.lines * g.pixels * kernels.vector);
+    g.low = g.relu ? NULL : guard(g.lines * g.pixels * kernels.vector);
+    g.points = (int16_t *)guard(36 * cpu_winograd_i16_step(windows, g.k) / 2);
+    g.sums = (int32_t *)guard(36 * windows * linear->cols);
+    double error = 0, size = 0;
+    kernels.winograd_i16(&g, 0, panels);
+    check_words(&g, w, &error, &size);
+    if (!(error <= (extreme ? 1e-3 : 1e-4) * size + 1e-9)) fail_msg("words on %s: error %g of %g", cpu_isa_name(kernels.isa), error, size);
+    again = guard(g.lines * g.pixels * g.n); /* row by row and panel by panel: the same bits; a NaN stays in its rows */
+    scale[(g.rows * 4 + 1) * g.line] = NAN;
+    for (int64_t r = 0; r < g.rows; r++) {
+      cpu_winograd_i16 one = g;
+      one.rows = 1, one.lines = g.lines - 4 * r < 4 ? g.lines - 4 * r : 4;
+      one.x += 4 * r * g.line * g.k, one.scale += 4 * r * g.line, one.y = again + 4 * r * g.pixels * g.n;
+      if (g.zero) one.zero += 4 * r * g.line;
+      if (g.residual) one.residual += 4 * r * g.pixels * g.n, one.residual_scale += 4 * r * g.pixels;
+      if (g.residual_zero) one.residual_zero += 4 * r * g.pixels;
+      one.high = one.low = NULL;
+      for (int64_t p = panels; p-- > 0;) kernels.winograd_i16(&one, p, p + 1);
+    }
+    const int64_t last = 4 * (g.rows - 1) * g.pixels * g.n;
+    assert_memory_equal(g.y, again, (size_t)last * 4);
+    for (int64_t i = last; i < g.lines * g.pixels * g.n; i++) assert_true(isnan(again[i]));
     release();
   }
 }
@@ -622,6 +738,7 @@ static void on_every_isa(void (*run)(void)) {
   }
 TEST(conv)
 TEST(winograd)
+TEST(winograd_i16)
 TEST(depthwise_and_pool)
 TEST(taps)
 TEST(transpose)
@@ -638,11 +755,12 @@ TEST(scan)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_conv),       cmocka_unit_test(all_winograd),    cmocka_unit_test(all_depthwise_and_pool),
-      cmocka_unit_test(all_taps),       cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
-      cmocka_unit_test(all_softmax),    cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
-      cmocka_unit_test(all_group_norm), cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
-      cmocka_unit_test(all_codes),      cmocka_unit_test(all_pixels),      cmocka_unit_test(all_pool_pixels),
+      cmocka_unit_test(all_conv),         cmocka_unit_test(all_winograd),    cmocka_unit_test(all_depthwise_and_pool),
+      cmocka_unit_test(all_taps),         cmocka_unit_test(all_transpose),   cmocka_unit_test(all_folds),
+      cmocka_unit_test(all_softmax),      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
+      cmocka_unit_test(all_group_norm),   cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
+      cmocka_unit_test(all_winograd_i16), cmocka_unit_test(all_codes),       cmocka_unit_test(all_pixels),
+      cmocka_unit_test(all_pool_pixels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,18 @@ V_INLINE vi i_codes4(vf a, vf b, vf c, vf d) {
   return _mm256_or_si256(low, _mm256_slli_epi32(high, 16));
 }
 
+/* ---- words of 16 bits, 2V of them ---- */
+
+V_INLINE vi i_words(int x) { return _mm256_set1_epi16((short)x); }
+V_INLINE vi i_high_bytes(const void *p) {
+  return _mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p)), 8);
+} /* 256 times */
+V_INLINE vi i_add16(vi a, vi b) { return _mm256_add_epi16(a, b); }
+V_INLINE vi i_sub16(vi a, vi b) { return _mm256_sub_epi16(a, b); }
+V_INLINE vi i_times4(vi x) { return _mm256_slli_epi16(x, 2); }
+V_INLINE vi i_part32(vi x) { return _mm256_srai_epi16(x, 5); }       /* rounded down */
+V_INLINE vi i_upper(vi a, vi b) { return _mm256_mulhi_epu16(a, b); } /* of products without sign */
+
 /* ---- four-bit codes ---- */
 
 V_INLINE vi i_low(vi w) { return _mm256_and_si256(w, i_bytes(15)); }

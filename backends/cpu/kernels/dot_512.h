@@ -28,6 +28,18 @@ V_INLINE vi i_codes4(vf a, vf b, vf c, vf d) {
   return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
+/* ---- words of 16 bits, 2V of them ---- */
+
+V_INLINE vi i_words(int x) { return _mm512_set1_epi16((short)x); }
+V_INLINE vi i_high_bytes(const void *p) {
+  return _mm512_slli_epi16(_mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)p)), 8);
+} /* 256 times */
+V_INLINE vi i_add16(vi a, vi b) { return _mm512_add_epi16(a, b); }
+V_INLINE vi i_sub16(vi a, vi b) { return _mm512_sub_epi16(a, b); }
+V_INLINE vi i_times4(vi x) { return _mm512_slli_epi16(x, 2); }
+V_INLINE vi i_part32(vi x) { return _mm512_srai_epi16(x, 5); }       /* rounded down */
+V_INLINE vi i_upper(vi a, vi b) { return _mm512_mulhi_epu16(a, b); } /* of products without sign */
+
 /* ---- four-bit codes ---- */
 
 V_INLINE vi i_low(vi w) { return _mm512_and_si512(w, i_bytes(15)); }

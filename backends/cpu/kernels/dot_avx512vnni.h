@@ -14,5 +14,7 @@ V_INLINE void i_dot2(vi *sum, vi x, vi w, vi x2, vi w2) {
   i_dot(sum, x, w);
   i_dot(sum, x2, w2);
 }
+/* Two products of words each. */
+V_INLINE void i_dot_words(vi *sum, vi x, vi w) { __asm__("vpdpwssd %2, %1, %0" : "+v"(*sum) : "v"(x), "v"(w)); }
 
 #endif

@@ -6,6 +6,8 @@
  *   i_four(p)               four codes at p, repeated
  *   i_dot(&sum, x, w)       sum += four products of codes each, x unsigned (as wide as the kernel's cpu_x), w signed
  *   i_float(x)              sums to fp32
+ * and, where words are multiplied, i_dot_words (two products of 16 bits each), which DOT_PRODUCT then names instead of
+ * i_dot.
  *
  * A panel begins with factor[COLS] and sum[COLS] as fp32:
  *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w
@@ -19,6 +21,9 @@
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
 #define DOT_KEEP(pointer) __asm__("" : "+r"(pointer))
+#if !defined(DOT_PRODUCT)
+#define DOT_PRODUCT i_dot
+#endif
 
 enum { DOT_STEP = GEMM_COLS * 4, DOT_CHAINS = 4 }; /* bytes of four k of a panel; sums an element is cut into, at most */
 
@@ -37,7 +42,7 @@ V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { b[j] = i_load(w + u * DOT_STEP + j * 4 * V); }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     vi a = i_four(x[i / 4] + (i % 4 == 3 ? ldx3 : i % 4 * ldx) + 4 * u);
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { i_dot(&sum[i][j * DOT_CHAINS + chain], a, b[j]); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { DOT_PRODUCT(&sum[i][j * DOT_CHAINS + chain], a, b[j]); }
   }
   v_fence();
 }

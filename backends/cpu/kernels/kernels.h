@@ -331,6 +331,7 @@ typedef struct cpu_kernels {
   cpu_rope_fn *rope;
   cpu_conv_fn *conv; /* ops.h */
   cpu_winograd_fn *winograd;
+  cpu_winograd_i16_fn *winograd_i16; /* NULL: words are not multiplied fast here */
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;
   cpu_transpose_fn *transpose;

@@ -54,7 +54,16 @@ static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) { return 
 static inline int64_t cpu_winograd_windows(const cpu_plane *p, int64_t n) {
   return (p->out[0] + n - 1) / n * cpu_winograd_wide(p, n);
 }
-/* G w G^T of one kernel of nine: the points, `step` apart. */
+/* g w g^T of one kernel of nine, g[size][3]: the points, `step` apart. */
+static inline void cpu_winograd_transform(const double (*g)[3], int64_t size, const float *w, float *out, int64_t step) {
+  for (int64_t r = 0; r < size; r++) {
+    double row[3];
+    for (int x = 0; x < 3; x++) row[x] = g[r][0] * (double)w[x] + g[r][1] * (double)w[3 + x] + g[r][2] * (double)w[6 + x];
+    for (int64_t s = 0; s < size; s++)
+      out[(r * size + s) * step] = (float)(g[s][0] * row[0] + g[s][1] * row[1] + g[s][2] * row[2]);
+  }
+}
+/* G w G^T of F(n x n, 3x3). */
 static inline void cpu_winograd_weights(int64_t n, const float *w, float *out, int64_t step) {
   const double a = 0.70710678118654752, b = 1.41421356237309505;
   const double four[6][3] = {{1, 0, 0},
@@ -64,13 +73,7 @@ static inline void cpu_winograd_weights(int64_t n, const float *w, float *out, i
                              {1 / 6.0, -b / 6, 1 / 3.0},
                              {0, 0, 1}};
   const double two[4][3] = {{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}};
-  const double(*g)[3] = n == 4 ? four : two;
-  for (int64_t r = 0; r < n + 2; r++) {
-    double row[3];
-    for (int x = 0; x < 3; x++) row[x] = g[r][0] * (double)w[x] + g[r][1] * (double)w[3 + x] + g[r][2] * (double)w[6 + x];
-    for (int64_t s = 0; s < n + 2; s++)
-      out[(r * (n + 2) + s) * step] = (float)(g[s][0] * row[0] + g[s][1] * row[1] + g[s][2] * row[2]);
-  }
+  cpu_winograd_transform(n == 4 ? four : two, n + 2, w, out, step);
 }
 /* Where things lie in the workspace, in floats. */
 typedef struct cpu_winograd_plan {
@@ -96,6 +99,36 @@ static inline cpu_winograd_plan cpu_winograd_layout(const cpu_plane *p, int64_t 
   l.all = l.y + cpu_winograd_points(n) * l.y_step;
   return l;
 }
+
+/* The same over codes, channels last, in integers: F(4 x 4, 3x3) with the points 0, +-1, +-2 and infinity.  The lines of a
+ * row of windows get one scale, for which their codes become words of up to 9 bits; transformed they have 16, the weights 10
+ * to 15 (a scale for each point of a column), such that no sum of 32 bits overflows.  Only the weights and the lines' common
+ * scale are rounded.  A row of windows depends on its own lines alone; it becomes NaN where one of their scales is. */
+typedef struct cpu_winograd_i16 {
+  int64_t rows, wide;        /* windows: rows of `wide` of them */
+  int64_t k, n;              /* channels of x, columns; k is a multiple of CPU_WINOGRAD_WORDS, n of a panel's columns */
+  const uint8_t *x;          /* [4 rows + 2][line][k], unsigned */
+  int64_t line;              /* pixels of a line of x, 4 wide + 2 at least */
+  const float *scale, *zero; /* of the lines, `line` floats further in the next: x = (code - zero) scale; zero NULL: 0 */
+  const char *w;             /* panels: factor[36][cols], codes [36][k / 2][cols][2] */
+  int64_t panel_bytes;
+  const float *bias;                           /* [n] or NULL */
+  int64_t lines, pixels;                       /* of y: what windows reach beyond is left out */
+  const uint8_t *residual;                     /* codes [lines][pixels][ldr] or NULL */
+  const float *residual_scale, *residual_zero; /* [lines][pixels]; residual_zero NULL: 0 */
+  int64_t ldr;
+  float *y; /* [lines][pixels][ldy] = x * w + bias + residual, or a ReLU of that */
+  int64_t ldy;
+  bool relu;
+  float *high, *low; /* as in cpu_windows, of pixels */
+  int16_t *points;   /* cpu_winograd_i16_points: workspace */
+  int32_t *sums;     /* [rows * wide][36][cols]: workspace */
+} cpu_winograd_i16;
+typedef void cpu_winograd_i16_fn(const cpu_winograd_i16 *g, int64_t panel, int64_t panel_end);
+enum { CPU_WINOGRAD_WORDS = 32 };
+/* From one point's words to the next's: powers of two would put all points into the same few sets of a cache. */
+static inline int64_t cpu_winograd_i16_step(int64_t windows, int64_t k) { return windows * k + 32; }
+static inline int64_t cpu_winograd_i16_panel(int64_t k, int64_t cols) { return 36 * cols * (4 + 2 * k); }
 
 /* One channel of one image with a kernel of its own; x[in], w[kernel], y and residual [out]. */
 typedef struct cpu_depthwise {
