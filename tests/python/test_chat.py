@@ -3,11 +3,14 @@ An answer is what the same model generates from the rendered messages, whatever 
 import fcntl
 import json
 import os
+import pty
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -180,6 +183,81 @@ class Tool(WithModel):
             self.when_idle(process)
             process.send_signal(signal.SIGINT)
             self.assertEqual(process.wait(60), 130)
+
+
+class Terminal(WithModel):
+    """The tool at a terminal of its own: Ctrl-C is typed, not sent."""
+
+    @classmethod
+    def setUpClass(cls):  # the shape of the model, larger, so that an answer takes seconds
+        super().setUpClass()
+        path = os.path.join(cls.path, "config.json")
+        with open(path, encoding="utf-8") as f:
+            config = json.load(f)
+        config.update(hidden_size=512, intermediate_size=512, num_hidden_layers=8, max_position_embeddings=8192, head_dim=64, num_attention_heads=8, num_key_value_heads=8)
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(config, f)
+
+    def setUp(self):
+        self.child, self.fd = pty.fork()
+        if self.child == 0:
+            os.execv(ACCEL, [ACCEL, "generate", self.path, "--chat", "--device", DEVICE, "--quiet", "--random-weights", "--max-new-tokens", "4000",
+                             "--generation-config", '{"eos_token_id": 299}'])
+        self.before = termios.tcgetattr(self.fd)
+        self.heard = b""
+
+    def tearDown(self):
+        os.close(self.fd)  # hangs up what still runs
+
+    def wait_for(self, text, more=0):
+        """Reads until `text` is there, and so many bytes behind it; answers all that was read since the last time."""
+        end = time.time() + 120
+        while text not in self.heard or len(self.heard) < self.heard.index(text) + len(text) + more:
+            self.assertLess(time.time(), end, self.heard[-400:])
+            if select.select([self.fd], [], [], 1)[0]:
+                self.heard += os.read(self.fd, 65536)
+        heard, self.heard = self.heard, b""
+        return heard
+
+    def ends_with(self, code):
+        end = time.time() + 60
+        while True:  # what it still prints
+            self.assertLess(time.time(), end, "it does not end")
+            if not select.select([self.fd], [], [], 1)[0]:
+                continue
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:
+                break
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1]), code)
+
+    def test_the_first_ctrl_c_ends_the_answer_and_the_next_the_session(self):
+        self.wait_for(b"> ")
+        for question in b"a cat\n", b"on the mat\n":  # twice: the session is alive and its signals are caught anew
+            os.write(self.fd, question)
+            self.wait_for(question.strip() + b"\r\n", more=8)  # echoed, then some of the answer
+            os.write(self.fd, b"\x03")
+            cut = self.wait_for(b"> ")
+            self.assertIn(b"^C", cut)
+            self.assertEqual(cut[-4:], b"\r\n> ")  # the prompt begins a line
+        self.assertEqual(termios.tcgetattr(self.fd), self.before)
+        os.write(self.fd, b"\x03")
+        self.ends_with(130)
+
+    def test_ctrl_c_twice_ends(self):
+        self.wait_for(b"> ")
+        os.write(self.fd, b"a cat\n")
+        self.wait_for(b"a cat\r\n", more=8)
+        os.write(self.fd, b"\x03")
+        time.sleep(0.05)
+        os.write(self.fd, b"\x03")  # while it leaves the answer, or at the prompt: the second ends it all the same
+        self.ends_with(130)
+
+    def test_end_of_input(self):
+        self.wait_for(b"> ")
+        os.write(self.fd, b"\x04")
+        self.ends_with(0)
 
 
 class Package(WithModel):
