@@ -26,17 +26,19 @@ static void fill_span(int32_t *out, const accel__batch *batch, uint32_t side) {
       *out++ = batch->span ? batch->span[b] : (batch->held ? batch->held[b] : 0) + lengths[b];
 }
 
-/* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count. */
-static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *batch, int32_t pad_id) {
+/* transformers' create_position_ids_from_input_ids: padding tokens keep pad_id and do not count, but for those that a
+ * session holds. */
+static void fill_roberta(int32_t *out, const int32_t *ids, const accel__batch *batch, uint32_t side, int32_t pad_id) {
+  const int32_t *lengths = accel__batch_lengths(batch, side);
   for (uint32_t b = 0; b < batch->n; b++) {
-    int32_t seen = 0;
-    for (int32_t i = 0; i < batch->lengths[b]; i++, ids++) *out++ = *ids == pad_id ? pad_id : ++seen + pad_id;
+    int32_t seen = batch->held ? batch->held[b] : 0;
+    for (int32_t i = 0; i < lengths[b]; i++, ids++) *out++ = *ids == pad_id ? pad_id : ++seen + pad_id;
   }
 }
 
-static const int32_t *ids_of(const accel__model_entry *e, const accel__batch *batch) {
+static const int32_t *ids_of(const accel__model_entry *e, const accel__batch *batch, uint32_t side) {
   for (uint32_t i = 0; i < e->n_inputs; i++)
-    if (!strcmp(e->inputs[i].name, "input_ids")) return batch->value[i];
+    if (!strcmp(e->inputs[i].name, side ? "decoder_input_ids" : "input_ids")) return batch->value[i];
   return NULL;
 }
 
@@ -92,13 +94,14 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
       fill_span(out, batch, in->side);
       return ACCEL_OK;
     case ACCEL__DEFAULT_ROBERTA:
-      if (!ids_of(e, batch)) break;
-      fill_roberta(out, ids_of(e, batch), batch, (int32_t)ep->model->pad_id);
+      if (!ids_of(e, batch, in->side)) break;
+      fill_roberta(out, ids_of(e, batch, in->side), batch, in->side, (int32_t)ep->model->pad_id);
       return ACCEL_OK;
     case ACCEL__DEFAULT_SHIFTED:
     case ACCEL__DEFAULT_WRAPPED:
-      if (!ids_of(e, batch) || (batch->decoder_lengths && batch->decoder_lengths != batch->lengths)) break;
-      fill_shifted(out, ids_of(e, batch), batch, in->otherwise == ACCEL__DEFAULT_SHIFTED ? ep->model->decoder_start_id : -1);
+      if (!ids_of(e, batch, 0) || (batch->decoder_lengths && batch->decoder_lengths != batch->lengths)) break;
+      fill_shifted(out, ids_of(e, batch, 0), batch,
+                   in->otherwise == ACCEL__DEFAULT_SHIFTED ? ep->model->decoder_start_id : -1);
       return ACCEL_OK;
     default:
       break;
@@ -257,7 +260,7 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   } else if (accel__input_is_row(in->kind) && !batch->value[i]) {
     *owned = malloc(batch->n * sizeof **owned);
     if (!*owned) return accel__no_memory(batch->n * sizeof **owned);
-    ACCEL_TRY((in->kind == ACCEL__INPUT_EOS_ROW ? fill_eos_rows : fill_last_rows)(ep, ids_of(e, batch), batch, *owned));
+    ACCEL_TRY((in->kind == ACCEL__INPUT_EOS_ROW ? fill_eos_rows : fill_last_rows)(ep, ids_of(e, batch, 0), batch, *owned));
     view->host = *owned;
   } else {
     view->host = (void *)batch->value[i];

@@ -55,19 +55,27 @@ static float marian_sinusoid(const accel__bart *c, int64_t p, int64_t i) {
   return (float)(i < half ? sin(angle) : cos(angle));
 }
 
-/* In fp32 step by step, as torch computes it; an odd column at the end is 0. */
+/* In fp32 step by step, as torch computes it; an odd column at the end is 0, and so is the padding token's place. */
 static float fairseq_sinusoid(const accel__build *b, const accel__bart *c, int64_t p, int64_t i) {
   int64_t half = c->hidden / 2, pair = i < half ? i : i - half;
-  float angle = (float)(p + b->model->pad_id + 1) * expf((float)pair * -(float)(log(10000.0) / (double)(half - 1)));
+  if (p <= b->model->pad_id) return 0;
+  float angle = (float)p * expf((float)pair * -(float)(log(10000.0) / (double)(half - 1)));
   return i >= 2 * half ? 0 : i < half ? sinf(angle) : cosf(angle);
 }
 
+/* Rows of the table of positions.  M2M100's class makes a longer one when it is too short: here some are there at once. */
+static int64_t places_of(const accel__build *b, const accel__bart *c) {
+  const int64_t least = 2048;
+  if (!c->behind_pad) return c->positions;
+  return (c->positions > least ? c->positions : least) + b->model->pad_id + 1;
+}
+
 static accel__tensor sinusoids(accel__build *b, const accel__bart *c) {
-  int64_t shape[2] = {c->positions, c->hidden};
+  const int64_t n = places_of(b, c), shape[2] = {n, c->hidden};
   if (b->table >= 0) return b->table;
-  float *value = accel__arena_array(b->arena, (size_t)(c->positions * c->hidden), sizeof *value);
+  float *value = accel__arena_array(b->arena, (size_t)(n * c->hidden), sizeof *value);
   if (value == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for positions");
-  for (int64_t p = 0; p < c->positions; p++)
+  for (int64_t p = 0; p < n; p++)
     for (int64_t i = 0; i < c->hidden; i++)
       value[p * c->hidden + i] = c->behind_pad ? fairseq_sinusoid(b, c, p, i) : marian_sinusoid(c, p, i);
   return b->table = accel__constant_f32(b->p, "positions", 2, shape, value);
@@ -201,11 +209,11 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
                        (long long)c->hidden);
   if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2; /* whatever the config says */
   accel__seq2seq how = describe(c);
-  const accel__input_default places = c->behind_pad ? ACCEL__DEFAULT_MASK_CUMSUM : ACCEL__DEFAULT_ARANGE;
+  const accel__input_default places = c->behind_pad ? ACCEL__DEFAULT_ROBERTA : ACCEL__DEFAULT_ARANGE;
   accel__add_tokens(b, c->encoder.vocab);
-  accel__add_positions(b, c->positions, places, 0);
+  accel__add_positions(b, places_of(b, c), places, 0);
   accel__add_decoder_tokens(b, c->decoder.vocab, c->shifted);
-  accel__add_positions(b, c->positions, places, 0);
+  accel__add_positions(b, places_of(b, c), places, 0);
   if (accel__is_class(b, "ForSequenceClassification")) accel__add_eos_row(b);
   return accel__seq2seq_build(b, &how);
 }

@@ -74,22 +74,62 @@ static accel_status f_center(accel__jinja *run, const value *self, args_t *a, va
   return accel__jinja_pad(run, &text, width, '^', &space, out);
 }
 
-static accel_status f_escape(accel__jinja *run, const value *self, args_t *a, value *out) {
-  static const char from[] = "&<>'\"";
+static accel_status add_escaped(accel__jinja *run, const value *from, accel__buffer *b) {
+  static const char marks[] = "&<>'\"";
   static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
   value text;
+  ACCEL_TRY(accel__jinja_str(run, from, &text));
+  for (size_t i = 0; i < text.n; ++i) {
+    const char *found = text.text[i] ? strchr(marks, text.text[i]) : NULL;
+    if (found)
+      accel__buffer_text(b, to[found - marks]);
+    else
+      accel__buffer_bytes(b, text.text + i, 1);
+  }
+  return ACCEL_OK;
+}
+
+/* Takes the buffer, or frees it. */
+static accel_status taken(accel__jinja *run, accel_status status, accel__buffer *b, value *out) {
+  if (status == ACCEL_OK) return accel__jinja_take(run, b, out);
+  accel__buffer_free(b);
+  return status;
+}
+
+static accel_status f_escape(accel__jinja *run, const value *self, args_t *a, value *out) {
   accel__buffer b = {0};
   (void)a;
-  ACCEL_TRY(accel__jinja_str(run, self, &text));
   accel__buffer_text(&b, "");
-  for (size_t i = 0; i < text.n; ++i) {
-    const char *found = text.text[i] ? strchr(from, text.text[i]) : NULL;
-    if (found)
-      accel__buffer_text(&b, to[found - from]);
-    else
-      accel__buffer_bytes(&b, text.text + i, 1);
+  return taken(run, add_escaped(run, self, &b), &b, out);
+}
+
+/* key="value" of all values but none and undefined ones; a space before each, before the first one if autospace. */
+static accel_status add_attributes(accel__jinja *run, const accel__jinja_dict *dict, bool space, accel__buffer *b) {
+  for (size_t i = 0; i < dict->n; ++i) {
+    const value *key = &dict->key[i];
+    if (dict->value[i].kind == ACCEL__J_NONE || dict->value[i].kind == ACCEL__J_UNDEFINED) continue;
+    if (key->kind != ACCEL__J_STRING)
+      return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants names, not '%s'", accel__jinja_type(key));
+    for (size_t k = 0; k < key->n; ++k)
+      if (key->text[k] && strchr(" \t\n\r\f\v/>=", key->text[k]))
+        return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr: a character in '%.*s' that no attribute's name has",
+                                 (int)key->n, key->text);
+    if (space) accel__buffer_text(b, " ");
+    space = true;
+    ACCEL_TRY(add_escaped(run, key, b));
+    accel__buffer_text(b, "=\"");
+    ACCEL_TRY(add_escaped(run, &dict->value[i], b));
+    accel__buffer_text(b, "\"");
   }
-  return accel__jinja_take(run, &b, out);
+  return ACCEL_OK;
+}
+
+static accel_status f_xmlattr(accel__jinja *run, const value *self, args_t *a, value *out) {
+  accel__buffer b = {0};
+  if (self->kind != ACCEL__J_DICT)
+    return accel__jinja_fail(run, ACCEL_ERROR_FORMAT, "xmlattr wants a dict, not '%s'", accel__jinja_type(self));
+  accel__buffer_text(&b, "");
+  return taken(run, add_attributes(run, self->dict, !a->given[0] || accel__jinja_truth(&a->at[0]), &b), &b, out);
 }
 
 /* Lines behind the first (or all) get a prefix. */
@@ -444,6 +484,7 @@ const accel__jinja_builtin accel__jinja_filters[] = {
     {"upper", "", f_upper},
     {"urlencode", "", f_urlencode},
     {"wordcount", "", f_wordcount},
+    {"xmlattr", "autospace", f_xmlattr},
     {NULL, NULL, NULL},
 };
 

@@ -9,8 +9,8 @@
  * (jinja2's ImmutableSandboxedEnvironment with trim_blocks, lstrip_blocks, loop controls and the generation tag): nothing a
  * template says can touch files, memory outside its own, or the objects it is given.  Steps, memory, output and nesting are
  * limited, so a template that loops is ACCEL_ERROR_LIMIT, in well under a second.
- * Not implemented, refused by name: include, import, from, extends, autoescape true, the filters random, urlize, xmlattr and
- * pprint, lipsum, integers beyond 64 bits.
+ * Not implemented, refused by name: include, import, from, extends, autoescape true, the filters random, urlize and pprint,
+ * lipsum, integers beyond 64 bits.
  * Sources: transformers' chat_template_utils.py and tokenization_utils_base.py (apply_chat_template), jinja2 3.1.
  */
 #ifndef ACCEL_TEXT_TEMPLATE_H

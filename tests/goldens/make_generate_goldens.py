@@ -4,7 +4,7 @@ forward goldens of the same directories, and goldens_generate.list, which names 
 
     python3 tests/goldens/make_generate_goldens.py [name ...]      only the named fixtures ("logits": the processors)
 
-Cases: greedy (32 tokens), batch (3 prompts, padded at the left - encoder-decoders: at the right), beam (4 beams, with sequences_scores).  Where two
+Cases: greedy (32 tokens), batch (3 prompts, padded at the left - encoder-decoders: at the right), beam (4 beams, with sequences_scores), pads (of WITH_PADS).  Where two
 tokens, or two beams, are within 1e-3 of each other, rounding could decide; such prompts are not taken.
 """
 import json
@@ -20,7 +20,8 @@ import make_encoder_goldens as common
 ROOT = common.ROOT
 MARGIN = 1e-3
 GENERATES = re.compile(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$")
-CASES = {"greedy": dict(max_new_tokens=32), "batch": dict(max_new_tokens=16), "beam": dict(max_new_tokens=12, num_beams=4, num_return_sequences=2)}
+CASES = {"greedy": dict(max_new_tokens=32), "batch": dict(max_new_tokens=16), "beam": dict(max_new_tokens=12, num_beams=4, num_return_sequences=2),
+         "pads": dict(max_new_tokens=27, no_repeat_ngram_size=1)}
 PAD = 0
 ATTENTION = {"falcon_alibi": "sdpa"}  # eager adds ALiBi twice in transformers 5.23
 EXPERTS = {cls: {"experts_implementation": "eager"} for cls in ("MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM")}  # others want rows of 16 bytes
@@ -40,7 +41,8 @@ def fixtures():
 LEFT_OUT = ("mamba2_limits",)
 # Rotations that follow the longest of a padded batch: there a row depends on its company, here it never does.
 ALONE = ("llama_rope_dynamic", "llama_rope_longrope", "phi3_long")
-LENGTHS = {"greedy": (7,), "batch": (9, 4, 6), "beam": (7,)}
+LENGTHS = {"greedy": (7,), "batch": (9, 4, 6), "beam": (7,), "pads": (1, 2)}
+WITH_PADS = ("m2m_100",)  # the padding token generated, too: it has a place of its own
 TRIED = 24  # prompts at once
 
 
@@ -116,11 +118,11 @@ def make(name, cls):
         model.generation_config.pad_token_id = PAD
     lines = []
     for case, how in CASES.items():
-        if case == "batch" and name.startswith(ALONE):
+        if (case == "batch" and name.startswith(ALONE)) or (case == "pads" and name not in WITH_PADS):
             continue
         for attempt in range(400):
             inputs, out, clear = generate(model, case, attempt)
-            if clear:
+            if clear and (case != "pads" or (out.sequences[:, 2:-9] == model.generation_config.pad_token_id).any()):
                 break
         else:
             raise SystemExit(f"{name} {cls} {case}: no prompt whose tokens are clear")

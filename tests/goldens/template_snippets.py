@@ -65,6 +65,13 @@ SNIPS = r'''
 {{ x|default('d') }} {{ ''|default('d') }}|{{ ''|default('d', true) }} {{ none|default('d') }} {{ none|d('e', true) }} {{ x|default }}|
 {{ 'line1\nline2\n\nline3'|indent }}|{{ 'a\nb'|indent(2, true) }}|{{ 'a\n\nb'|indent(2, blank=true) }}|{{ 'a\nb'|indent('> ') }}|{{ 'a\n'|indent(2) }}|
 {{ 'hello big world'|truncate(10) }} {{ 'hello big world'|truncate(10, true) }} {{ 'hello big world'|truncate(10, false, '!', 0) }} {{ 'short'|truncate(3) }} {{ 'hello world'|wordcount }} {{ '<b>x</b>  <!-- c --> y'|striptags }} {{ '<a&"\'>'|escape }} {{ 'a b/ü'|urlencode }} {{ 13000|filesizeformat }} {{ 1|filesizeformat }} {{ 123|filesizeformat }} {{ 1048576|filesizeformat(true) }}
+<a{{ {'class': 'x y', 'n': 3, 'none': none, 'u': nope, 'q': '<"&' ~ "'", 'f': 1.5, 't': true}|xmlattr }}>{{ {}|xmlattr }}|{{ {'a': 1, 'b': 2}|xmlattr(false) }}|{{ {'a&b': [1, '>']}|xmlattr(autospace=0) }}
+{{ {1: 2}|xmlattr }}
+{{ {'a b': 1}|xmlattr }}
+{{ {'a=': 1}|xmlattr }}
+{{ {'a b': none}|xmlattr }}|
+{{ [1]|xmlattr }}
+{{ 'x'|xmlattr }}
 {{ 'a' is string }} {{ 1 is number }} {{ 1 is integer }} {{ 1.0 is float }} {{ true is boolean }} {{ true is integer }} {{ true is number }} {{ {} is mapping }} {{ [] is sequence }} {{ 'a' is sequence }} {{ {} is sequence }} {{ 1 is sequence }} {{ none is none }} {{ [] is iterable }} {{ 1 is iterable }} {{ x is iterable }} {{ x is sequence }} {{ range is callable }} {{ 3 is odd }} {{ 4 is even }} {{ 6 is divisibleby 3 }} {{ 6 is divisibleby(4) }} {{ 'a' is lower }} {{ 'A' is upper }} {{ 1 is eq 1 }} {{ 1 is ne 2 }} {{ 2 is gt 1 }} {{ 1 is in [1] }} {{ 'a' is in 'abc' }} {{ true is true }} {{ 1 is true }} {{ false is false }} {{ none is sameas none }} {{ 'upper' is filter }} {{ 'odd' is test }} {{ 1 is not none }} {{ not 1 is none }}
 {{ (messages|selectattr('role', 'equalto', 'zzz')) is defined }}{% if messages|selectattr('role', 'equalto', 'zzz') %}truthy{% endif %}
 {% set g = [1,2,3]|select('odd') %}{% for x in g %}{{ x }}{% endfor %}|{% for x in g %}{{ x }}{% endfor %}|{{ g|list }}
