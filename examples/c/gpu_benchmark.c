@@ -1,6 +1,7 @@
-/* gpu_benchmark.c - what a GPU does with a model, as one JSON object: time to load, latency of each run, texts a second,
- * memory. Built as rocm_benchmark and cuda_benchmark: rocm_benchmark MODEL [PRECISION [BATCH [RUNS]]] Without such a device:
- * {"error": why} and exit code 4.  Nothing here is estimated: a number is measured or not there. */
+/* gpu_benchmark.c - what a GPU does with a model, as one JSON object: time to load, latency of each run, texts and tokens a
+ * second, memory.  Built as rocm_benchmark, cuda_benchmark, opencl_benchmark and vulkan_benchmark:
+ *   rocm_benchmark MODEL [PRECISION [BATCH [RUNS]]]
+ * Without such a device: {"error": why} and exit code 4.  Nothing here is estimated: a number is measured or not there. */
 #include <accel/accel.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,12 +70,13 @@ int main(int argc, char **argv) {
   accel_status status = accel_create(NULL, &ctx);
   double begin = now_ms();
   if (status == ACCEL_OK) status = accel_init(ctx, argv[1], &how, &model);
-  double load = now_ms() - begin;
+  double load = now_ms() - begin, tokens = 0;             /* of one run */
   for (int i = -2; status == ACCEL_OK && i < runs; i++) { /* two to warm up */
     accel_embeddings *found = NULL;
     begin = now_ms();
     status = accel_embed(model, text, (uint32_t)batch, &found);
     if (i >= 0) latency[i] = now_ms() - begin;
+    if (status == ACCEL_OK) tokens = (double)found->tokens;
     accel_embeddings_free(&found);
   }
   if (status != ACCEL_OK) {
@@ -89,8 +91,10 @@ int main(int argc, char **argv) {
   print_text(where->model);
   printf(", \"device\": \"%s\", \"implementation_type\": \"%s\", \"precision\": \"%s\", \"batch\": %d, \"load_ms\": %.1f",
          where->device, where->implementation_type, where->precision, batch, load);
-  printf(", \"latency_ms\": {\"least\": %.3f, \"median\": %.3f, \"most\": %.3f}, \"texts_per_s\": %.1f", latency[0],
-         latency[runs / 2], latency[runs - 1], 1e3 * batch / latency[runs / 2]);
+  printf(
+      ", \"latency_ms\": {\"least\": %.3f, \"median\": %.3f, \"most\": %.3f}, \"texts_per_s\": %.1f, "
+      "\"tokens_per_s\": %.1f",
+      latency[0], latency[runs / 2], latency[runs - 1], 1e3 * batch / latency[runs / 2], 1e3 * tokens / latency[runs / 2]);
   print_memory(ctx, where->device);
   printf("}\n");
   accel_cleanup(&model);
