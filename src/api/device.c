@@ -81,10 +81,8 @@ accel_status accel_runtime_version(accel *ctx, const char *hardware, char **vers
   API_OUT(driver);
   API_NEED(ctx);
   API_NEED(hardware);
-  const char *name = accel__registry_hardware_name(hardware);
-  if (!name) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: '%s' is no hardware that is known", __func__, hardware);
   ACCEL_TRY(accel__context_hardware(ctx, &h));
-  return accel__runtime_version(h, name, version, driver);
+  return accel__runtime_version(h, hardware, version, driver);
 }
 
 accel_status accel_empty_cache(accel *ctx, const accel_device *device, uint64_t *released) {

@@ -93,8 +93,8 @@ accel_status accel__device_test_precision(accel__hardware *hardware, accel__devi
 accel_status accel__device_memory(accel__hardware *hardware, const accel__device *device, accel_plugin_memory *out);
 
 /* The version of a hardware's runtime (ROCm's, CUDA's, OpenCL's, Vulkan's) and of the driver under it, as the vendors'
- * software tells them; "" when it does not, or there is none.  hardware: a registry name.  malloc'd; asks the helper once.
- */
+ * software tells them; "" when it does not, or there is none.  name: one of the registry's or their aliases, or a plugin's.
+ * malloc'd; asks the helper once. */
 accel_status accel__runtime_version(accel__hardware *hardware, const char *name, char **version, char **driver);
 
 /* Everything a user can have, usable or not: devices of all plugins, then the hardware that is not there, self-tests run.

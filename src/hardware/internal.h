@@ -130,6 +130,7 @@ accel_status accel__detect_all(accel__hardware *h,
 
 /* ---- loader.c ---- */
 accel_status accel__search_plugins(accel__hardware *h);                        /* fills h->file, once */
+bool accel__is_plugin_name(const accel__hardware *h, const char *name);        /* of those searched: "hip-emulated" */
 accel_status accel__know_plugin(accel__hardware *h, accel__plugin_file *file); /* verdict and devices, once */
 accel_status accel__open_plugin(accel__hardware *h,
                                 accel__plugin_file *file); /* into this process; ACCEL_ERROR_DEVICE_UNAVAILABLE */

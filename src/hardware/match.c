@@ -277,7 +277,7 @@ static void suggest(accel__hardware *h, const char *head) {
               head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
-static bool is_plugin_name(const accel__hardware *h, const char *head) {
+bool accel__is_plugin_name(const accel__hardware *h, const char *head) {
   for (size_t i = 0; i < h->n_files; i++)
     if (*head && (!strcmp(h->file[i]->key, head) || (h->file[i]->known && !strcmp(h->file[i]->name, head)))) return true;
   return !strcmp(head, "reference"); /* a plugin of every build: when it is gone, that is the news */
@@ -302,7 +302,7 @@ static accel_status read_wish(accel__hardware *h, const char *text, size_t n, wi
     return ACCEL_OK;
   }
   ACCEL_TRY(accel__search_plugins(h));
-  if (is_plugin_name(h, w->head)) return ACCEL_OK;
+  if (accel__is_plugin_name(h, w->head)) return ACCEL_OK;
   suggest(h, w->head);
   return ACCEL_ERROR_ARGUMENT;
 }

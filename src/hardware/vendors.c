@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hardware/internal.h"
+#include "registry/registry.h"
 
 static const struct {
   const char *name, *question; /* question: the helper's word; NULL: not asked there */
@@ -123,19 +124,28 @@ accel_status accel__ask_vendors(accel__hardware *h, bool refresh) {
 
 /* ---- versions ---- */
 
-accel_status accel__runtime_version(accel__hardware *h, const char *name, char **version, char **driver) {
+/* "amd" and the registry's other names for their aliases; a plugin's own name as it is. */
+static accel_status hardware_named(accel__hardware *h, const char *text, const char **name) {
+  const char *listed = accel__registry_hardware_name(text);
+  *name = listed ? listed : text;
+  if (listed) return ACCEL_OK;
+  ACCEL_TRY(accel__search_plugins(h));
+  return accel__is_plugin_name(h, text) ? ACCEL_OK
+                                        : accel__fail(ACCEL_ERROR_ARGUMENT, "'%s' is no hardware that is known", text);
+}
+
+accel_status accel__runtime_version(accel__hardware *h, const char *hardware, char **version, char **driver) {
   static const struct {
     const char *hardware;
     accel__source_kind kind;
   } asked[] = {{"cuda", ACCEL__SOURCE_CUDA}, {"opencl", ACCEL__SOURCE_OPENCL}, {"vulkan", ACCEL__SOURCE_VULKAN}};
-  const char *v = "", *d = "";
-  accel_status status = ACCEL_OK;
-  const bool amd = !strcmp(name, "amd");
-  bool known = amd;
+  const char *v = "", *d = "", *name;
   size_t k = 0;
-  while (k < sizeof asked / sizeof *asked && strcmp(asked[k].hardware, name)) k++;
-  known |= k < sizeof asked / sizeof *asked;
   pthread_mutex_lock(&h->lock);
+  accel_status status = hardware_named(h, hardware, &name);
+  const bool amd = status == ACCEL_OK && !strcmp(name, "amd");
+  while (k < sizeof asked / sizeof *asked && strcmp(asked[k].hardware, name)) k++;
+  const bool known = amd || k < sizeof asked / sizeof *asked;
   if (known) status = accel__ask_vendors(h, false);
   if (known && status == ACCEL_OK) {
     const accel__source *s = &h->vendors->source[amd ? ACCEL__SOURCE_HIP : asked[k].kind];

@@ -695,6 +695,7 @@ class Knowledge(Case):
         self.assertEqual((found["schema"], found["device"], found["type"], found["fp16"]), ("accel.device/1", "cpu", "cpu", True))
         self.assertGreater(found["memory_total"], 0)
         self.assertIn("memory total", run("detect", "cpu").stdout)
+        self.assertEqual(json.loads(run("detect", "reference", "--json").stdout)["runtime_version"], "") # a plugin that is no hardware of the registry
         absent = run("detect", "qualcomm")
         self.assertEqual((absent.returncode, absent.stdout), (4, ""))
         self.assertIn("qualcomm", absent.stderr)
