@@ -1,6 +1,7 @@
 """`accel verify` on the goldens (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl).
 
 All of them at fp32, and the first golden of every model at fp16 and int8, smallest models first; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
+With ACCEL_TEST_GPU_CLASSES=1 one golden of each model class, of its smallest model, at each of the three: waves of 64 (hip-emulated:64) in the long tier.
 A device that is not there is skipped with its reason."""
 import json
 import os
@@ -11,15 +12,13 @@ import test_goldens
 
 DEVICES = os.environ.get("ACCEL_TEST_GPU_DEVICES", "opencl").split()
 ALL = os.environ.get("ACCEL_TEST_GPU_ALL", "0") != "0"
+CLASSES = os.environ.get("ACCEL_TEST_GPU_CLASSES", "0") != "0"
 
 
-def why_not(device):
-    """Why a device cannot be used; None when it can."""
-    done = subprocess.run([test_goldens.ACCEL, "detect", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=300)
-    found = [d for d in json.loads(done.stdout)["devices"] if d["name"].split(":")[0] == device]
-    if any(d["usable"] for d in found):
-        return None
-    return f"{device}: " + (found[0]["reason"] if found else "no such device here")
+def resolve(device):
+    """(the name of the device that is meant, None), or (None, why it cannot be used)."""
+    done = subprocess.run([test_goldens.ACCEL, "detect", device, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
+    return (json.loads(done.stdout)["device"], None) if done.returncode == 0 else (None, done.stderr)
 
 
 def size(line):
@@ -28,22 +27,29 @@ def size(line):
     return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder) if name.startswith("model") and name.endswith(".safetensors"))
 
 
+def smallest(lines, key):
+    """Of the lines that agree in `key` the first of the smallest model, smallest models first."""
+    return sorted({key(line): line for line in sorted(reversed(lines), key=size, reverse=True)}.values(), key=size)
+
+
 class GpuGoldens(unittest.TestCase):
     def check(self, device, precision, goldens):
         reports = test_goldens.verify_all(device, precision, goldens, timeout=3600 if ALL else 1500)
         for (model, golden, *_), report in zip(goldens, reports):
             with self.subTest(device=device, precision=precision, model=model, golden=golden):
                 self.assertTrue(report.get("pass"), report)
-                self.assertEqual(report["device"].split(":")[0], device)
+                self.assertEqual(report["device"], device)
 
     def test_goldens(self):
         goldens = test_goldens.goldens()
-        for device in DEVICES:
-            reason = why_not(device)
+        for wanted in DEVICES:
+            device, reason = resolve(wanted)
             if reason:
                 self.skipTest(reason)
+            if CLASSES:
+                goldens = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
             self.check(device, "fp32", goldens)
-            first = sorted({line[0]: line for line in reversed(goldens)}.values(), key=size)
+            first = goldens if CLASSES else smallest(goldens, lambda line: line[0])
             for precision in ("fp16", "int8"):
                 self.check(device, precision, goldens if ALL else first)
 
