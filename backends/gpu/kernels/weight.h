@@ -60,14 +60,19 @@ FUNCTION float gpu_code(uint word, int j) {
 #endif
 }
 
-/* Sets the floats s and z of the group of (row, column k): an element is (code - z) * s. */
+/* Sets the floats s and z of the group of (row, column k), or of group `g` = WEIGHT_GROUP(row) + k / group_k: an element is
+ * (code - z) * s. */
 #if STORE <= 2
+#define WEIGHT_GROUP(row) 0
+#define WEIGHT_SCALE_OF(g, s, z)
 #define WEIGHT_SCALE(row, k, s, z)
 #define WEIGHT_VALUE(word, j, s, z) gpu_code(word, j)
 #else
-#define WEIGHT_SCALE(row, k, s, z)                                                                          \
+#define WEIGHT_GROUP(row)          (((row) + P(row_first)) / P(group_n) * P(groups_k))
+#define WEIGHT_SCALE(row, k, s, z) WEIGHT_SCALE_OF(WEIGHT_GROUP(row) + (k) / P(group_k), s, z)
+#define WEIGHT_SCALE_OF(g, s, z)                                                                            \
   {                                                                                                         \
-    int gpu_g = ((row) + P(row_first)) / P(group_n) * P(groups_k) + (k) / P(group_k);                       \
+    int gpu_g = g;                                                                                          \
     if (P(scale_kind) == 4) {                                                                               \
       s = AS_FLOAT(AT(scale, 2 * gpu_g));                                                                   \
       z = AS_FLOAT(AT(scale, 2 * gpu_g + 1));                                                               \
