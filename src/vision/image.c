@@ -81,6 +81,8 @@ static accel_status turn(accel__image *image, int orientation) {
       memcpy(to.pixels + ((size_t)y * (size_t)to.width + (size_t)x) * 3,
              image->pixels + ((size_t)sy * (size_t)image->width + (size_t)sx) * 3, 3);
     }
+  to.keyed = image->keyed;
+  memcpy(to.key, image->key, sizeof to.key);
   accel__image_free(image);
   *image = to;
   return ACCEL_OK;
@@ -101,7 +103,23 @@ static void load_webp(void) {
   *(void **)&webp.decode_into = dlsym(handle, "WebPDecodeRGBInto");
 }
 
-static accel_status webp_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out) {
+/* Of the file's EXIF chunk; chunks are name, length, bytes up to an even number of them. */
+static int webp_orientation(const uint8_t *bytes, size_t n) {
+  for (size_t at = 12; n - at >= 8;) {
+    const size_t length = get(bytes + at + 4, 4, false), room = n - at - 8;
+    const uint8_t *data = bytes + at + 8;
+    if (length > room) return 1;
+    if (!memcmp(bytes + at, "EXIF", 4)) {
+      const size_t skip = length > 6 && !memcmp(data, "Exif\0\0", 6) ? 6 : 0;
+      return accel__exif_orientation(data + skip, length - skip);
+    }
+    if (length + (length & 1) > room) return 1;
+    at += 8 + length + (length & 1);
+  }
+  return 1;
+}
+
+static accel_status webp_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out, int *orientation) {
   int width, height;
   pthread_once(&webp_once, load_webp);
   if (!webp.info || !webp.decode_into) {
@@ -111,6 +129,7 @@ static accel_status webp_parse(const uint8_t *bytes, size_t n, const char *name,
   if (!webp.info(bytes, n, &width, &height))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: libwebp cannot read its header", name);
   ACCEL_TRY(accel__image_new(width, height, name, out));
+  *orientation = webp_orientation(bytes, n);
   if (webp.decode_into(bytes, n, out->pixels, (size_t)width * (size_t)height * 3, width * 3)) return ACCEL_OK;
   accel__image_free(out);
   return accel__fail(ACCEL_ERROR_FORMAT, "%s: libwebp cannot read it; the file may have been cut short", name);
@@ -127,7 +146,7 @@ accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name
   else if (n >= 8 && !memcmp(bytes, "\x89PNG\r\n\x1A\n", 8))
     ACCEL_TRY(accel__png_parse(bytes, n, name, out, &orientation));
   else if (n >= 12 && !memcmp(bytes, "RIFF", 4) && !memcmp(bytes + 8, "WEBP", 4))
-    ACCEL_TRY(webp_parse(bytes, n, name, out));
+    ACCEL_TRY(webp_parse(bytes, n, name, out, &orientation));
   else {
     accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: is no JPEG, PNG or WebP picture", name);
     return accel__remedy(ACCEL_ERROR_UNSUPPORTED, "convert it, for example with: ffmpeg -i OLD NEW.png");

@@ -17,12 +17,16 @@
 
 /* Pictures of more pixels are refused before any is decoded: what Pillow calls a decompression bomb. */
 #define ACCEL__IMAGE_MAX_PIXELS INT64_C(178956970)
+/* Sides that a picture may be resized to. */
+#define ACCEL__IMAGE_MAX_SIDE (1 << 20)
 
 typedef struct accel__image {
   uint8_t *pixels; /* [height, width, 3] RGB; accel__room */
   int32_t width, height;
   bool borrowed; /* the pixels are another image's, which outlives this one */
-} accel__image;  /* {0} is empty */
+  bool keyed;    /* a PNG file names the colour `key` as transparent, as Pillow keeps it behind the way to RGB */
+  uint8_t key[3];
+} accel__image; /* {0} is empty */
 
 /* As transformers' load_image: the Exif orientation is applied, then everything becomes RGB as Pillow converts it (alpha is
  * dropped, CMYK becomes RGB without a profile, 16-bit colour keeps its high byte, 16-bit grey is clipped to 255).

@@ -72,7 +72,8 @@ accel_status accel__size_after(const processor *p, const accel__size *s, int32_t
     *to_height = s->height;
     *to_width = s->width;
   }
-  if (*to_height >= 1 && *to_width >= 1 && *to_height <= 65535 && *to_width <= 65535) return ACCEL_OK;
+  if (*to_height >= 1 && *to_width >= 1 && *to_height <= ACCEL__IMAGE_MAX_SIDE && *to_width <= ACCEL__IMAGE_MAX_SIDE)
+    return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_ARGUMENT, "a picture of %d x %d pixels would become %d x %d", width, height, *to_width,
                      *to_height);
 }
@@ -86,6 +87,23 @@ static accel__image view(const accel__image *of) {
   accel__image same = *of;
   same.borrowed = true;
   return same;
+}
+
+/* The colour that its file names as transparent becomes white, in a copy. */
+static accel_status whiten(const processor *p, accel__image *image) {
+  accel__image made = {0};
+  if (!p->do_convert_rgb || !image->keyed) return ACCEL_OK;
+  ACCEL_TRY(accel__image_unset(image->width, image->height, "a picture", &made));
+  for (size_t i = 0; i < (size_t)image->width * (size_t)image->height; i++) {
+    const uint8_t *from = image->pixels + 3 * i;
+    if (memcmp(from, image->key, 3) != 0)
+      memcpy(made.pixels + 3 * i, from, 3);
+    else
+      memset(made.pixels + 3 * i, 255, 3);
+  }
+  accel__image_free(image);
+  *image = made;
+  return ACCEL_OK;
 }
 
 static accel_status resize(const processor *p, const accel__size *size, accel__image *image, accel__pool *pool) {
@@ -364,20 +382,19 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
   *out = (accel__pixels){.images = n};
   if (!n) return accel__fail(ACCEL_ERROR_ARGUMENT, "no pictures are given");
   accel_status status = ACCEL_OK;
-  if (p->layout == ACCEL__LAYOUT_TILES) {
-    status = tiled(p, images, n, pool, out);
-  } else {
-    accel__image *shaped = calloc(n, sizeof *shaped);
-    if (!shaped) return accel__no_memory(n * sizeof *shaped);
-    for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-      shaped[i] = view(&images[i]);
-      status = shape(p, &shaped[i], pool);
-    }
-    if (status == ACCEL_OK)
-      status = p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out) : gather(p, shaped, n, out);
-    for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);
-    free(shaped);
+  accel__image *shaped = calloc(n, sizeof *shaped);
+  if (!shaped) return accel__no_memory(n * sizeof *shaped);
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    shaped[i] = view(&images[i]);
+    status = whiten(p, &shaped[i]);
+    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES) status = shape(p, &shaped[i], pool);
   }
+  if (status == ACCEL_OK)
+    status = p->layout == ACCEL__LAYOUT_TILES     ? tiled(p, shaped, n, pool, out)
+             : p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out)
+                                                  : gather(p, shaped, n, out);
+  for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);
+  free(shaped);
   if (status != ACCEL_OK) accel__pixels_free(out);
   return status;
 }

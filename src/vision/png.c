@@ -35,6 +35,35 @@ static void on_read(png_structp png, png_bytep out, png_size_t n) {
   r->at += n;
 }
 
+/* The one transparent colour that Pillow still knows when the picture is RGB: of a palette that has one clear entry among
+ * full ones, of grey up to 8 bits, of colour; of other greys a number, which then stands for red alone. */
+static void find_key(const reader *r, accel__image *image) {
+  png_bytep alpha = NULL;
+  png_color_16p one = NULL;
+  png_colorp palette = NULL;
+  int n = 0, colours = 0, clear = -1;
+  if (!png_get_tRNS(r->png, r->info, &alpha, &n, &one)) return;
+  const int colour = png_get_color_type(r->png, r->info), depth = png_get_bit_depth(r->png, r->info);
+  if (colour == PNG_COLOR_TYPE_PALETTE) {
+    if (!alpha || !png_get_PLTE(r->png, r->info, &palette, &colours)) return;
+    for (int i = 0; i < n; i++) {
+      if (alpha[i] == 255) continue;
+      if (alpha[i] != 0 || clear >= 0) return;
+      clear = i;
+    }
+    if (clear < 0 || clear >= colours) return;
+    memcpy(image->key, (uint8_t[3]){palette[clear].red, palette[clear].green, palette[clear].blue}, 3);
+  } else if (one && colour == PNG_COLOR_TYPE_RGB) {
+    memcpy(image->key, (uint8_t[3]){(uint8_t)one->red, (uint8_t)one->green, (uint8_t)one->blue}, 3);
+  } else if (one && colour == PNG_COLOR_TYPE_GRAY) {
+    memset(image->key, depth > 1 && depth < 16 ? (uint8_t)one->gray : 0, 3);
+    image->key[0] = (uint8_t)one->gray;
+  } else {
+    return;
+  }
+  image->keyed = true;
+}
+
 /* Asks libpng for 8-bit RGB, or for 16-bit grey, which Pillow clips instead of scaling. */
 static void ask(reader *r, bool wide_grey) {
   png_set_expand(r->png);
@@ -52,6 +81,7 @@ static accel_status decode(reader *r, const char *name) {
   const int colour = png_get_color_type(r->png, r->info);
   const bool wide_grey = colour == PNG_COLOR_TYPE_GRAY && png_get_bit_depth(r->png, r->info) == 16;
   ACCEL_TRY(accel__image_new(width, height, name, &r->image));
+  find_key(r, &r->image);
   ask(r, wide_grey);
   const size_t stride = (size_t)width * (wide_grey ? 2 : 3);
   if (png_get_rowbytes(r->png, r->info) != stride)

@@ -23,6 +23,7 @@
 #define PATCHED                                                                                                            \
   .layout = ACCEL__LAYOUT_PATCHES, .min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280, .patch_size = 14, .merge_size = 2, \
   .temporal_patch = 2
+#define WHITE     .do_convert_rgb = true
 #define PINPOINTS .n_pinpoints = 5, .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
 
 /* The classes with what they take for a field that is absent.  `square`: a size that is one number gives both sides. */
@@ -33,20 +34,22 @@ static const struct known {
 } classes[] = {
     {"ViT", true, {RESIZED(BILINEAR, SIDES(224)), HALVES}},
     {"DeiT", true, {CROPPED(BICUBIC, SIDES(256)), HALVES}},
-    {"Bit", false, {CROPPED(BICUBIC, EDGE(224)), CLIP}},
-    {"CLIP", false, {CROPPED(BICUBIC, EDGE(224)), CLIP}},
-    {"Siglip", false, {RESIZED(BICUBIC, SIDES(224)), HALVES}},
-    {"Blip", true, {RESIZED(BICUBIC, SIDES(384)), CLIP}},
+    {"Bit", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE}},
+    {"CLIP", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE}},
+    {"Siglip", false, {RESIZED(BICUBIC, SIDES(224)), HALVES, WHITE}},
+    {"Blip", true, {RESIZED(BICUBIC, SIDES(384)), CLIP, WHITE}},
     {"ConvNext",
      false,
      {RESIZED(BICUBIC, EDGE(384)), HALVES, .convnext = true, .never_pads = true, .crop_pct = 224.0 / 256.0}},
     {"Segformer", true, {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
-    {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .pad_square = true}},
-    {"LlavaNext", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
+    {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .pad_square = true}},
+    {"LlavaNext",
+     false,
+     {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .layout = ACCEL__LAYOUT_TILES, .do_pad = true, PINPOINTS}},
     {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
     {"Detr", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED}},
     {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
-    {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, PATCHED}},
+    {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, WHITE, PATCHED}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
 
@@ -214,8 +217,13 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   const struct {
     const char *key;
     bool *to;
-  } flags[] = {{"do_resize", &p->do_resize},       {"do_center_crop", &p->do_center_crop},    {"do_rescale", &p->do_rescale},
-               {"do_normalize", &p->do_normalize}, {"pad_and_return_pixel_mask", &p->do_pad}, {"do_pad", &p->do_pad}};
+  } flags[] = {{"do_resize", &p->do_resize},
+               {"do_center_crop", &p->do_center_crop},
+               {"do_rescale", &p->do_rescale},
+               {"do_normalize", &p->do_normalize},
+               {"do_convert_rgb", &p->do_convert_rgb},
+               {"pad_and_return_pixel_mask", &p->do_pad},
+               {"do_pad", &p->do_pad}};
   int64_t filter = p->filter, max_size = p->size.longest_edge;
   for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
     if (is_null(at, flags[i].key)) *flags[i].to = false;

@@ -32,6 +32,7 @@ enum { ACCEL__MAX_PINPOINTS = 256 };
 typedef struct accel__image_processor {
   accel__layout layout;
   bool do_resize, do_center_crop, do_rescale, do_normalize, do_pad;
+  bool do_convert_rgb;          /* the colour that a file names as transparent becomes white */
   bool convnext;                /* size.shortest_edge below 384: resized to 1 / crop_pct of it, then cropped; else warped */
   bool multiples;               /* YOLOS: sides are rounded down to multiples of 16 */
   bool pad_square;              /* LLaVA: padded to a square in the mean colour first, when do_pad */

@@ -272,7 +272,7 @@ static accel_status nearest(accel__image *image, int32_t width, int32_t height, 
 
 accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height, accel__filter filter,
                                  accel__rounding rounding, accel__pool *pool) {
-  if (width < 1 || height < 1 || width > 65535 || height > 65535)
+  if (width < 1 || height < 1 || width > ACCEL__IMAGE_MAX_SIDE || height > ACCEL__IMAGE_MAX_SIDE)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "an image cannot be resized to %d x %d", width, height);
   if (width == image->width && height == image->height) return ACCEL_OK;
   if (filter == ACCEL__NEAREST) return nearest(image, width, height, rounding);

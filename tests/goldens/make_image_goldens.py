@@ -91,6 +91,7 @@ def pictures():
         save(rgb, f"turned_{orientation}.jpg", quality=90, exif=exif(orientation))
     save(rgb, "lossless.webp", lossless=True)
     save(rgba, "lossless_alpha.webp", lossless=True, exact=True)
+    save(rgb, "turned.webp", lossless=True, exif=exif(8))
     tensors = {p.name: np.ascontiguousarray(np.asarray(load_image(str(p)))) for p in sorted(folder.iterdir())}
     save_file(tensors, ROOT / "pictures.safetensors")
 

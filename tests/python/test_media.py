@@ -83,6 +83,29 @@ class Pipelines(unittest.TestCase):
                         made.append(f.read())
                 self.assertEqual(made[0], made[1])
 
+    def test_a_clear_colour_becomes_white(self):
+        """do_convert_rgb: of palette_clear.png one entry is transparent, of grey_clear.png a grey."""
+        fields = {"image_processor_type": "CLIPImageProcessor", "do_resize": False, "do_center_crop": False, "do_rescale": False, "do_normalize": False}
+        for picture in ("palette_clear.png", "grey_clear.png", "palette.png"):
+            seen = []
+            for convert in ({}, {"do_convert_rgb": False}):
+                with tempfile.TemporaryDirectory() as work:
+                    with open(os.path.join(work, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+                        json.dump({**fields, **convert}, f)
+                    made = os.path.join(work, "made.safetensors")
+                    accel("preprocess", work, "--image", path("image/pictures/" + picture), "--output", made, "--quiet")
+                    with open(made, "rb") as f:
+                        data = f.read()
+                (n,) = struct.unpack("<Q", data[:8])
+                where = json.loads(data[8:8 + n])["pixel_values"]
+                values = struct.unpack(f"<{(len(data) - 8 - n) // 4}f", data[8 + n:])
+                plane = where["shape"][2] * where["shape"][3]
+                seen.append([tuple(values[c * plane + i] for c in range(3)) for i in range(plane)])
+            changed = {plain for white, plain in zip(*seen) if white != plain}
+            self.assertEqual(len(changed), 0 if picture == "palette.png" else 1, picture)
+            for white, plain in zip(*seen):
+                self.assertEqual(white, (255.0, 255.0, 255.0) if plain in changed else plain)
+
     def test_one_tile(self):
         """LLaVA-Next with one resolution of one tile: of a square picture the tile is the whole picture once more."""
         with tempfile.TemporaryDirectory() as work:
