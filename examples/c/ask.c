@@ -23,7 +23,7 @@ int main(int argc, char **argv) {
   accel_endpoint *model = NULL;
   accel_generations *found = NULL;
   accel_generate_params wishes = accel_generate_params_default();
-  wishes.max_new_tokens = 40;
+  wishes.max_new_tokens = 30;
   accel_status status = accel_create(NULL, &ctx);
   if (status == ACCEL_OK) status = accel_init(ctx, argv[1], NULL, &model);
   if (status == ACCEL_OK) status = accel_generate_images(model, &prompt, 1, &wishes, &found);

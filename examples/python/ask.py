@@ -14,7 +14,7 @@ def main() -> int:
     model, picture, question = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
     try:
         with accel.Model(model) as m:
-            for g in m.generate_images([(question, [picture])], kind="question", max_new_tokens=40):
+            for g in m.generate_images([(question, [picture])], kind="question", max_new_tokens=30):
                 print(g.text)
     except accel.AccelError as error:
         print(error.message, error.remedy, sep="\n", file=sys.stderr)

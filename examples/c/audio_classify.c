@@ -1,0 +1,34 @@
+/* audio_classify.c - says what a sound is.
+ *
+ *   audio_classify MODEL SOUND               MODEL: such as MIT/ast-finetuned-audioset-10-10-0.4593
+ */
+#include <accel/accel.h>
+#include <stdio.h>
+
+static int report(accel_status status) {
+  fprintf(stderr, "%s\n%s\n", accel_last_error(), accel_last_remedy());
+  return accel_status_exit_code(status);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) {
+    fprintf(stderr, "usage: %s MODEL SOUND\n", argv[0]);
+    return 2;
+  }
+  const accel_media sound = {.name = argv[2]};
+  accel *ctx = NULL;
+  accel_endpoint *model = NULL;
+  accel_classifications *found = NULL;
+  accel_classify_params wishes = accel_classify_params_default();
+  wishes.top_k = 5;
+  accel_status status = accel_create(NULL, &ctx);
+  if (status == ACCEL_OK) status = accel_init(ctx, argv[1], NULL, &model);
+  if (status == ACCEL_OK) status = accel_classify_sounds(model, &sound, 1, &wishes, &found);
+  for (uint32_t k = 0; status == ACCEL_OK && k < found->count[0]; k++)
+    printf("%.4f  %s\n", found->score[0][k].score, found->score[0][k].label);
+  int code = status == ACCEL_OK ? 0 : report(status);
+  accel_classifications_free(&found);
+  accel_cleanup(&model);
+  accel_destroy(&ctx);
+  return code;
+}
