@@ -17,8 +17,9 @@ typedef struct host_dense {
 typedef struct embed_plan {
   bool in_program; /* the program's own head: entry "embed" */
   bool per_token;
-  bool normalize; /* on the host */
-  uint32_t skip;  /* prompt tokens left out of pooling */
+  bool normalize;      /* on the host */
+  bool normalize_kept; /* once more, as fewer columns are kept */
+  uint32_t skip;       /* prompt tokens left out of pooling */
   /* the head on the host, for what the program's own cannot do: another pooling, no normalisation, a prompt that is left out
    */
   accel__pooling pooling[6];
@@ -26,7 +27,8 @@ typedef struct embed_plan {
   const host_dense *dense;
   uint32_t n_dense;
   uint32_t hidden; /* of the model */
-  uint32_t dim;    /* of a row of the result */
+  uint32_t dim;    /* of a row as it is computed */
+  uint32_t kept;   /* of its columns, in the result: truncate_dim of the model */
   uint32_t widest; /* row on the way there */
 } embed_plan;
 
@@ -137,7 +139,7 @@ static uint32_t program_dim(const accel_endpoint *ep) {
   return (uint32_t)p->dim[out->dim[1]].c;
 }
 
-static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
+static accel_status plan_rows(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
                               embed_plan *plan) {
   const accel__embed_head *head = &accel__processor_for(ep)->modules.head;
   bool own = head->n_pooling > 0;
@@ -160,9 +162,27 @@ static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params
   return plan->per_token ? ACCEL_OK : plan_host(ep, head, asked, arena, plan);
 }
 
+/* Columns are cut off behind the model's own modules, and before a normalisation that the caller asks for. */
+static accel_status make_plan(const accel_endpoint *ep, const accel_embed_params *params, accel__arena *arena,
+                              embed_plan *plan) {
+  const int64_t most = accel__processor_for(ep)->modules.truncate_dim;
+  ACCEL_TRY(plan_rows(ep, params, arena, plan));
+  const bool cut = most > 0 && most < plan->dim && !plan->per_token;
+  plan->kept = cut ? (uint32_t)most : plan->dim;
+  plan->normalize_kept = cut && params->normalize > 0;
+  return ACCEL_OK;
+}
+
 /* ---- results ---- */
 
-/* One sequence's rows [tokens, hidden] to one row [dim]: pooling, Dense layers. */
+/* What is kept of a row as it was computed; row may be `to`. */
+static void hand_row(const embed_plan *plan, float *row, float *to) {
+  if (plan->normalize) accel__normalize_row(row, plan->dim);
+  if (row != to) memcpy(to, row, plan->kept * sizeof *to);
+  if (plan->normalize_kept) accel__normalize_row(to, plan->kept);
+}
+
+/* One sequence's rows [tokens, hidden] to one row [kept]: pooling, Dense layers. */
 static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t tokens, float *to) {
   const embed_plan *plan = job->plan;
   float *work = malloc(2 * (size_t)plan->widest * sizeof *work), *x = work, *y = work + plan->widest;
@@ -176,24 +196,24 @@ static accel_status pool_piece(const embed_job *job, const float *rows, uint32_t
     x = y;
     y = kept;
   }
-  memcpy(to, x, plan->dim * sizeof *to);
+  hand_row(plan, x, to);
   free(work);
   return ACCEL_OK;
 }
 
 static accel_status take_piece(void *user, const accel__piece_result *r) {
   embed_job *job = user;
-  const uint32_t dim = job->result->dim;
+  const embed_plan *plan = job->plan;
   const uint64_t first = job->result->row_start[r->index], rows = job->result->row_start[r->index + 1] - first;
-  float *to = job->data + first * dim;
-  const float *from = r->results[0].data;
-  if (job->plan->in_program)
-    memcpy(to, from + (size_t)r->item * dim, dim * sizeof *to);
-  else if (job->plan->per_token)
-    memcpy(to, from + r->row * dim, rows * dim * sizeof *to);
-  else
-    ACCEL_TRY(pool_piece(job, from + r->row * job->plan->hidden, r->tokens, to));
-  for (uint64_t i = 0; job->plan->normalize && i < rows; i++) accel__normalize_row(to + i * dim, dim);
+  float *to = job->data + first * plan->kept;
+  float *from = r->results[0].data;
+  if (plan->in_program) {
+    hand_row(plan, from + (size_t)r->item * plan->dim, to);
+  } else if (plan->per_token) {
+    for (uint64_t i = 0; i < rows; i++) hand_row(plan, from + (r->row + i) * plan->dim, to + i * plan->kept);
+  } else {
+    ACCEL_TRY(pool_piece(job, from + r->row * plan->hidden, r->tokens, to));
+  }
   return ACCEL_OK;
 }
 
@@ -202,7 +222,7 @@ static accel_status lay_out(const embed_plan *plan, const accel__encoding *enc, 
                             float **data) {
   uint64_t *start = accel__arena_array(accel__task_arena(result), (size_t)n + 1, sizeof *start);
   if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
-  result->dim = plan->dim;
+  result->dim = plan->kept;
   for (uint32_t i = 0; i < n; i++) {
     if (!enc[i].n) return accel__fail(ACCEL_ERROR_ARGUMENT, "text %u gives no tokens", i);
     if (!plan->per_token && plan->skip >= enc[i].n)

@@ -234,7 +234,7 @@ static accel_status read_transformer(const char *directory, accel__arena *arena,
   return ACCEL_OK;
 }
 
-static accel_status read_prompts(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
+static accel_status read_settings(const char *directory, accel__arena *arena, accel__sentence_modules *out) {
   accel__json_file file = {0};
   const accel__json *prompts = NULL;
   const char *chosen = NULL;
@@ -242,6 +242,7 @@ static accel_status read_prompts(const char *directory, accel__arena *arena, acc
   ACCEL_GOTO(status);
   ACCEL_GOTO(accel__json_object(&file, file.root, "prompts", &prompts));
   ACCEL_GOTO(accel__json_string(&file, file.root, "default_prompt_name", &chosen));
+  ACCEL_GOTO(accel__json_int(&file, file.root, "truncate_dim", 1, INT32_MAX, &out->truncate_dim));
   int n = cJSON_GetArraySize(prompts);
   accel__prompt *list = accel__arena_array(arena, (size_t)n, sizeof *list);
   if (!list) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
@@ -326,5 +327,5 @@ accel_status accel__read_sentence_modules(const char *directory, accel__arena *a
   accel__json_free(&file);
   ACCEL_TRY(status);
   out->present = true;
-  return read_prompts(directory, arena, out);
+  return read_settings(directory, arena, out);
 }

@@ -4,8 +4,8 @@
  * Read: modules.json (Transformer, Pooling, Dense, Normalize, in this order; Dropout is the identity at inference; other
  * types are refused by name, those of a model's own code too), <Transformer>/sentence_bert_config.json and its older names
  * (max_seq_length, do_lower_case), <Pooling>/config.json (all six modes, old and new spelling, include_prompt),
- * <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name). Fields that change
- * nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a
+ * <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name, truncate_dim). Fields
+ * that change nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a
  * field that nobody has heard of; both name file and field. Source: sentence-transformers 6.2.
  */
 #ifndef ACCEL_TASKS_MODULES_H
@@ -30,6 +30,7 @@ typedef struct accel__sentence_modules { /* everything in the arena it was read 
   const accel__prompt *prompts;
   uint32_t n_prompts;
   const char *default_prompt; /* name, or NULL */
+  int64_t truncate_dim;       /* columns of an embedding that are kept; 0: all */
 } accel__sentence_modules;
 
 /* A directory without modules.json: present false, transformer = directory. */

@@ -309,6 +309,12 @@ def sentence_fixtures():
     yield "st_no_prompt_dense", lambda name: sentence(name, [("Pooling", new_pooling(["mean", "max", "mean_sqrt_len_tokens", "lasttoken"], include_prompt=False)),
                                                              ("Dense", dense(64, 10)), ("Dense", dense(10, 7, "GELU")), ("Normalize", None)],
                                                       prompts=prompts, cases=prompted[:4] + prompted[5:6])
+    cut = {"prompts": {"query": "find: "}, "truncate_dim": 5}
+    yield "st_truncated", lambda name: sentence(name, [("Pooling", new_pooling(["mean", "max"], include_prompt=False)), ("Dense", dense(32, 12)), ("Normalize", None)], prompts=cut, cases=[
+        ([], {}, some), (["--normalize", "yes"], {"normalize_embeddings": True}, some), (["--prompt-name", "query"], {"prompt_name": "query"}, some),
+        (["--prompt-name", "query", "--normalize", "yes"], {"prompt_name": "query", "normalize_embeddings": True}, some)])
+    yield "st_truncated_plain", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], prompts={**cut, "truncate_dim": 100}, cases=[
+        ([], {}, some), (["--normalize", "yes"], {"normalize_embeddings": True}, some)])
     yield "st_max_length", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], sentence_bert={"max_seq_length": 9, "do_lower_case": False})
     yield "st_lower", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], tokenizer="cased", sentence_bert={"max_seq_length": 40, "do_lower_case": True})
     yield "st_subfolder", lambda name: sentence(name, [("Pooling", old_pooling("mean")), ("Normalize", None)], transformer="0_Transformer",
