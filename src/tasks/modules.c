@@ -109,17 +109,22 @@ static accel_status read_pooling(const char *directory, accel__arena *arena, acc
 
 /* ---- Dense ---- */
 
-static accel_status dense_activation(const accel__json_file *file, int *act) {
+int accel__torch_activation(const char *name) {
   static const struct {
     const char *name;
     int act;
   } known[] = {{"Tanh", ACCEL_PLUGIN_ACT_TANH}, {"Identity", ACCEL_PLUGIN_ACT_NONE},   {"ReLU", ACCEL_PLUGIN_ACT_RELU},
                {"GELU", ACCEL_PLUGIN_ACT_GELU}, {"Sigmoid", ACCEL_PLUGIN_ACT_SIGMOID}, {"SiLU", ACCEL_PLUGIN_ACT_SILU}};
-  const char *name = "torch.nn.modules.activation.Tanh";
-  ACCEL_TRY(accel__json_string(file, file->root, "activation_function", &name));
   const char *last = strrchr(name, '.') ? strrchr(name, '.') + 1 : name;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(known[i].name, last)) return *act = known[i].act, ACCEL_OK;
+    if (!strcmp(known[i].name, last)) return known[i].act;
+  return -1;
+}
+
+static accel_status dense_activation(const accel__json_file *file, int *act) {
+  const char *name = "torch.nn.modules.activation.Tanh";
+  ACCEL_TRY(accel__json_string(file, file->root, "activation_function", &name));
+  if ((*act = accel__torch_activation(name)) >= 0) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: activation_function '%s' is not supported; known: Tanh Identity ReLU GELU Sigmoid SiLU",
                      file->name, name);

@@ -4,9 +4,10 @@
  * Read: modules.json (Transformer, Pooling, Dense, Normalize, in this order; Dropout is the identity at inference; other
  * types are refused by name, those of a model's own code too), <Transformer>/sentence_bert_config.json and its older names
  * (max_seq_length, do_lower_case), <Pooling>/config.json (all six modes, old and new spelling, include_prompt),
- * <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name, truncate_dim). Fields
- * that change nothing here are passed over.  One that would change the result and is not done here is ACCEL_ERROR_UNSUPPORTED, as is a
- * field that nobody has heard of; both name file and field. Source: sentence-transformers 6.2.
+ * <Dense>/config.json and its weights, config_sentence_transformers.json (prompts, default_prompt_name, truncate_dim).
+ * Fields that change nothing here are passed over.  One that would change the result and is not done here is
+ * ACCEL_ERROR_UNSUPPORTED, as is a field that nobody has heard of; both name file and field. Source:
+ * sentence-transformers 6.2.
  */
 #ifndef ACCEL_TASKS_MODULES_H
 #define ACCEL_TASKS_MODULES_H
@@ -35,6 +36,10 @@ typedef struct accel__sentence_modules { /* everything in the arena it was read 
 
 /* A directory without modules.json: present false, transformer = directory. */
 accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out);
+
+/* The accel_plugin_act of a class of torch.nn, "torch.nn.modules.activation.Tanh" or its last name alone; -1: not one of
+ * Tanh Identity ReLU GELU Sigmoid SiLU. */
+int accel__torch_activation(const char *name);
 
 /* "mean" and its kin, as Pooling names them; ACCEL__POOL_NONE for "none"; -1 when unknown. */
 int accel__pooling_by_name(const char *name);

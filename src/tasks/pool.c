@@ -31,7 +31,7 @@ void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32
   }
 }
 
-static double activate(int activation, double x) {
+double accel__activated(int activation, double x) {
   switch (activation) {
     case ACCEL_PLUGIN_ACT_TANH:
       return tanh(x);
@@ -52,7 +52,7 @@ void accel__dense_row(const accel__dense *layer, const float *weight, const floa
   for (int64_t o = 0; o < layer->out; o++) {
     double sum = bias ? bias[o] : 0;
     for (int64_t i = 0; i < layer->in; i++) sum += (double)weight[o * layer->in + i] * x[i];
-    y[o] = (float)activate(layer->activation, sum);
+    y[o] = (float)accel__activated(layer->activation, sum);
   }
 }
 

@@ -11,8 +11,8 @@
 
 #include "tasks/generate_config.h"
 #include "tasks/model_stepper.h"
+#include "tasks/pool.h"
 #include "tasks/processor.h"
-#include "tasks/scores.h"
 #include "tasks/tasks.h"
 
 enum { CARD_LENGTH = 8192, MAX_TOKEN = 1 << 24 };
@@ -243,36 +243,37 @@ static accel_status ask(rerank_job *job, const char *query, const char *const *d
 
 /* ---- scores ---- */
 
-/* The activation that the model's files name: config_sentence_transformers.json, then config.json in its two spellings.  A
- * class that is not torch's is passed over, as CrossEncoder does with code it does not trust. */
-static accel_status own_function(const accel_endpoint *ep, accel__score_function *out) {
-  accel__json_file file;
+/* The activation that the model's files name: config_sentence_transformers.json, where there is a modules.json, then
+ * config.json in its two spellings.  A class that is not torch's is passed over, as CrossEncoder does with code it does not
+ * trust. */
+static accel_status own_function(const accel_endpoint *ep, int *out) {
+  accel__json_file file = {0}, modules;
   const accel__json *newer = accel__json_get(ep->config.root, "sentence_transformers");
   const accel__json *place[3] = {NULL, accel__json_get(newer, "activation_fn"),
                                  accel__json_get(ep->config.root, "sbert_ce_default_activation_function")};
-  accel_status status = accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
+  accel_status status = accel__json_read_beside(ep->directory, "modules.json", 1 << 20, &modules);
+  if (status == ACCEL_OK && modules.root)
+    status = accel__json_read_beside(ep->directory, "config_sentence_transformers.json", 1 << 20, &file);
   if (status == ACCEL_OK) place[0] = accel__json_get(file.root, "activation_fn");
-  *out = ACCEL__SCORE_SIGMOID;
+  *out = ACCEL_PLUGIN_ACT_SIGMOID;
   for (int i = 2; i >= 0 && status == ACCEL_OK; i--) { /* the first that is there is the last to count */
     const char *name = place[i] && cJSON_IsString(place[i]) ? place[i]->valuestring : NULL;
     if (!name || !accel__starts_with(name, "torch.")) continue;
-    if (accel__ends_with(name, ".Identity"))
-      *out = ACCEL__SCORE_NONE;
-    else if (accel__ends_with(name, ".Sigmoid"))
-      *out = ACCEL__SCORE_SIGMOID;
-    else
-      status = accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: activation_fn '%s' is not supported; known: Sigmoid Identity",
+    if ((*out = accel__torch_activation(name)) < 0)
+      status = accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                           "%s: activation_fn '%s' is not supported; known: Sigmoid Identity Tanh ReLU GELU SiLU",
                            i ? ep->config.name : file.name, name);
   }
   accel__json_free(&file);
+  accel__json_free(&modules);
   return status;
 }
 
-static accel_status choose_function(const accel_endpoint *ep, const char *name, accel__score_function *out) {
+static accel_status choose_function(const accel_endpoint *ep, const char *name, int *out) {
   if (!name) return own_function(ep, out);
   if (strcmp(name, "sigmoid") && strcmp(name, "none"))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "unknown function '%s'; known: sigmoid none", name);
-  *out = strcmp(name, "none") ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_NONE;
+  *out = strcmp(name, "none") ? ACCEL_PLUGIN_ACT_SIGMOID : ACCEL_PLUGIN_ACT_NONE;
   return ACCEL_OK;
 }
 
@@ -307,7 +308,7 @@ accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *co
   accel_status status = ACCEL_OK;
   accel_ranking *result = accel__task_result(sizeof *result);
   rerank_job job = {.ep = ep, .n = n, .logit = calloc((size_t)n + 1, sizeof *job.logit)};
-  accel__score_function function = ACCEL__SCORE_SIGMOID;
+  int function = ACCEL_PLUGIN_ACT_SIGMOID; /* accel_plugin_act */
   *out = NULL;
   if (!result || !job.logit) ACCEL_GOTO(accel__no_memory(n * sizeof *job.logit));
   ACCEL_GOTO(choose_function(ep, params->function, &function));
@@ -315,8 +316,7 @@ accel_status accel__rerank(accel_endpoint *ep, const char *query, const char *co
   accel_ranked *item = accel__arena_array(accel__task_arena(result), n, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   for (uint32_t i = 0; i < n; i++)
-    item[i] = (accel_ranked){
-        .document = i, .score = (double)(function == ACCEL__SCORE_SIGMOID ? accel__sigmoid(job.logit[i]) : job.logit[i])};
+    item[i] = (accel_ranked){.document = i, .score = (float)accel__activated(function, job.logit[i])};
   qsort(item, n, sizeof *item, best_first);
   *result =
       (accel_ranking){.n = params->top_k && params->top_k < n ? params->top_k : n, .item = item, .truncated = job.truncated};

@@ -150,6 +150,7 @@ def fixtures():
     yield "rerank_bert", cross_encoder
     yield "rerank_roberta", lambda name: cross_encoder(name, "bpe", "RobertaForSequenceClassification", activation={"sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"})
     yield "rerank_saved", lambda name: cross_encoder(name, saved=True, activation={"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "5.0.0"}})
+    yield "rerank_tanh", lambda name: cross_encoder(name, saved=True, activation={"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Tanh", "version": "5.0.0"}})
     yield "rerank_qwen3", language_model
     yield "st_qwen3", embedder
 
