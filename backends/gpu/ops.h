@@ -10,9 +10,9 @@
  *     return gpu_dispatch_rows(&c, rows, error);
  *   }
  *
- * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks) memory.c (pool)
- * weights.c (formats, upload) variants.c (kernels of some devices) run.c (constants, checks, dispatch) buffers.c (memory of
- * no endpoint) parts.c (what passes a binding) ops.c (the table) op_*.c (the ops) plugin.c (the plugin's table).
+ * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks), memory.c (pool),
+ * weights.c (formats, upload), variants.c (kernels of some devices), run.c (constants, checks, dispatch), buffers.c (memory
+ * of no endpoint), parts.c (what passes a binding), ops.c (the table), op_*.c (the ops), plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H
@@ -71,19 +71,16 @@ typedef enum gpu_store {
   GPU_STORES = 9
 } gpu_store;
 
-/* A weight as the matrix [n, k] on the device.  data: rows of row_words 32-bit words, codes from the low bits up, zeros
- * beyond k.  scale (absent for plain stores): one word for each group, [groups_n][groups_k]: GPU_SCALE_F32   the scale times
- * outer as a float, no zero GPU_SCALE_HALF  fp16 scale in the low half, zero (0..255) in the high half; times outer
- *   GPU_SCALE_BF16  the same with a bf16 scale
- *   GPU_SCALE_PAIR  two words: the scale times outer as a float, then the zero as a float
- *   w = (code - zero) * scale * outer */
+/* What a group's scale is stored as: w = (code - zero) * scale * outer. */
 typedef enum gpu_scale {
-  GPU_SCALE_NONE = 0,
-  GPU_SCALE_F32 = 1,
-  GPU_SCALE_HALF = 2,
-  GPU_SCALE_BF16 = 3,
-  GPU_SCALE_PAIR = 4
+  GPU_SCALE_NONE = 0, /* plain stores */
+  GPU_SCALE_F32 = 1,  /* a word: scale * outer as a float; no zero */
+  GPU_SCALE_HALF = 2, /* a word: fp16 scale in the low half, zero (0..255) in the high half */
+  GPU_SCALE_BF16 = 3, /* the same with a bf16 scale */
+  GPU_SCALE_PAIR = 4  /* two words: scale * outer as a float, then the zero as a float */
 } gpu_scale;
+/* A weight as the matrix [n, k] on the device.  data: rows of row_words 32-bit words, codes from the low bits up, zeros
+ * beyond k.  scale: for each group, [groups_n][groups_k]. */
 typedef struct gpu_weight {
   int64_t n, k;
   gpu_store store;

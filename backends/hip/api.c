@@ -12,6 +12,7 @@
 #include "hip/hip.h"
 
 enum { STAGING = 1 << 20, MAX_DEVICES = 64, NO_BLOCKING = 1, NO_MAPPING = 0 };
+enum { ALL_MATRICES = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8 };
 
 struct gpu_device {
   const hip_runtime *runtime;
@@ -122,7 +123,6 @@ static void stream_give(gpu_stream *s) {
 static void device_free(gpu_device *d) {
   void *before = NULL;
   const hip_runtime *r = d->runtime;
-  if (d->users == UINT32_MAX) return;
   bool in = !r->enter(d->index, d->context, &before);
   while (d->idle) {
     gpu_stream *s = d->idle;
@@ -163,8 +163,8 @@ static int32_t device_new(const hip_runtime *r, uint32_t index, const accel_plug
   return rc;
 }
 
-static bool is_one_of(const char *arch,
-                      const char *const *list) { /* of "gfx90a:sramecc+" the part before the colon; "gfx11*" */
+/* Of "gfx90a:sramecc+" the part before the colon counts; a name of the list may end in a star: "gfx11*". */
+static bool is_one_of(const char *arch, const char *const *list) {
   const size_t n = strcspn(arch, ":");
   for (; *list; list++) {
     const size_t length = strlen(*list);
@@ -185,16 +185,16 @@ static void fill_units(const gpu_device *d, gpu_limits *l) {
   int sm = 0;
   if (sscanf(d->arch, "sm_%d", &sm) == 1) {
     l->int_dot = true;
-    if (sm >= 80) l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
+    if (sm >= 80) l->matrix = ALL_MATRICES;
   } else if (d->runtime->bounds) {
-    l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
+    l->matrix = ALL_MATRICES;
   } else {
     l->int_dot = is_one_of(d->arch, dot);
     if (is_one_of(d->arch, mfma) && l->wave == 64)
       l->matrix = GPU_VARIANT_MATRIX_F16 | (is_one_of(d->arch, no_bf16) ? 0 : GPU_VARIANT_MATRIX_BF16) |
                   (is_one_of(d->arch, i8) ? GPU_VARIANT_MATRIX_I8 : 0);
     l->wmma = is_one_of(d->arch, wmma) && l->wave == 32;
-    if (l->wmma) l->matrix = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8;
+    if (l->wmma) l->matrix = ALL_MATRICES;
   }
 }
 
@@ -202,10 +202,11 @@ static void fill_limits(const gpu_device *d, gpu_limits *l) {
   const hip_runtime *r = d->runtime;
   size_t memory = 0;
   if (r->device_memory(&memory, d->index)) memory = 0;
-  uint64_t most = memory ? memory : (uint64_t)4 << 30;
+  static const uint64_t indexed = (uint64_t)8 << 30; /* 2^31 elements: the dialect's index */
+  const uint64_t known = memory ? memory : (uint64_t)4 << 30, most = known < indexed ? known : indexed;
   *l = (gpu_limits){
-      .binding = most < ((uint64_t)8 << 30) ? most : (uint64_t)8 << 30, /* 2^31 elements: the dialect's index */
-      .buffer = most < ((uint64_t)8 << 30) ? most : (uint64_t)8 << 30,
+      .binding = most,
+      .buffer = most,
       .align = 256,
       .memory = memory,
       .groups = {(uint32_t)hip_ask(r, HIP_GRID_X, d->index, 65535), (uint32_t)hip_ask(r, HIP_GRID_Y, d->index, 65535),

@@ -1,7 +1,7 @@
 /* opencl.h - what the files of the OpenCL plugin share.
  *
- * library.c  the loader library by dlopen, platforms and devices, once for the process      device.c  their description,
- * memory, opening      program.c  kernels: built when first used, binaries cached      stream.c  allocations, copies, runs
+ * library.c: the loader library by dlopen, platforms and devices, once for the process.  device.c: their description,
+ * memory, opening.  program.c: kernels, built when first used, binaries cached.  stream.c: allocations, copies, runs.
  *
  * The API is OpenCL 1.2 and no extension is needed.  A device's context and built kernels live as long as the process,
  * shared by all endpoints; a lost device is let go when its last endpoint closes.

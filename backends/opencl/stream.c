@@ -38,7 +38,8 @@ struct gpu_stream {
 
 /* ---- queues ---- */
 
-static int32_t queue_new(gpu_device *d, bool timed, ocl_queue **out, accel_plugin_error *error) {
+/* An idle one or a new one, until queue_give. */
+static int32_t queue_take(gpu_device *d, bool timed, ocl_queue **out, accel_plugin_error *error) {
   if (atomic_load(&d->lost)) return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "%s was lost", d->info.name);
   pthread_mutex_lock(&d->lock);
   ocl_queue **at = &d->idle;
@@ -59,10 +60,6 @@ static int32_t queue_new(gpu_device *d, bool timed, ocl_queue **out, accel_plugi
   }
   *out = q;
   return ACCEL_PLUGIN_OK;
-}
-
-static int32_t queue_take(gpu_device *d, ocl_queue **out, accel_plugin_error *error) {
-  return queue_new(d, false, out, error);
 }
 
 static void queue_give(gpu_device *d, ocl_queue *q) {
@@ -89,7 +86,7 @@ static void used_free(gpu_device *d, ocl_used *m) {
 
 static cl_int map_buffer(gpu_device *d, gpu_buffer *b, accel_plugin_error *error) {
   ocl_queue *q;
-  cl_int code = queue_take(d, &q, error);
+  cl_int code = queue_take(d, false, &q, error);
   if (code) return code;
   b->mapped =
       ocl.clEnqueueMapBuffer(q->queue, b->mem, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, b->bytes, 0, NULL, NULL, &code);
@@ -130,7 +127,7 @@ int32_t ocl_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
 
 void ocl_release(gpu_device *d, gpu_buffer *b) {
   ocl_queue *q;
-  if (b->mapped && queue_take(d, &q, NULL) == ACCEL_PLUGIN_OK) {
+  if (b->mapped && queue_take(d, false, &q, NULL) == ACCEL_PLUGIN_OK) {
     (void)ocl.clEnqueueUnmapMemObject(q->queue, b->mem, b->mapped, 0, NULL, NULL);
     (void)ocl.clFinish(q->queue);
     queue_give(d, q);
@@ -142,7 +139,7 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
 
 int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from, accel_plugin_error *error) {
   ocl_queue *q;
-  const int32_t rc = queue_take(d, &q, error);
+  const int32_t rc = queue_take(d, false, &q, error);
   if (rc) return rc;
   const cl_int code =
       ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset, to->bytes, from, 0, NULL, NULL);
@@ -152,7 +149,7 @@ int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from, accel_
 
 int32_t ocl_read(gpu_device *d, void *to, const gpu_binding *from, accel_plugin_error *error) {
   ocl_queue *q;
-  const int32_t rc = queue_take(d, &q, error);
+  const int32_t rc = queue_take(d, false, &q, error);
   if (rc) return rc;
   const cl_int code =
       ocl.clEnqueueReadBuffer(q->queue, from->buffer->mem, CL_TRUE, from->offset, from->bytes, to, 0, NULL, NULL);
@@ -167,7 +164,7 @@ int32_t ocl_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out
   if (!s) return kit_no_memory(error, sizeof *s);
   s->device = d;
   s->host = host;
-  const int32_t rc = queue_new(d, host && host->profile, &s->queue, error);
+  const int32_t rc = queue_take(d, host && host->profile, &s->queue, error);
   if (rc)
     free(s);
   else
