@@ -5,9 +5,9 @@
 
 #include "core/text.h"
 
-/* Elements of a row that share a scale ; rows shorter than LEAST_* are kept one format wider.
- * docs/decisions.md has the measurements. */
-enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256 };
+/* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables of LEAST_TABLE embeddings
+ * or fewer, are kept in wider formats.  docs/decisions.md has the measurements. */
+enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256, LEAST_TABLE = 64 };
 
 #define PLAIN_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
@@ -148,6 +148,7 @@ static accel_plugin_format weight_format(const accel_plugin_weight *w, const pre
   const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
   const accel_plugin_format format = head ? row->head : format_of(row, w->use);
   if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
+  if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
   return format.group_k && k < LEAST_GROUPED ? byte : format;

@@ -9,7 +9,21 @@
 #include "dispatch/precision.h"
 
 /* x -> linear(w.linear) -> unary -> linear(w.head) -> reshape -> output; others hang beside it. */
-enum { W_LINEAR, W_HEAD, W_LM_HEAD, W_EMBEDDING, W_CONV, W_MOE, W_PLAIN, W_VECTOR, W_TRANSPOSED, W_GATE, W_SHORT, WEIGHTS };
+enum {
+  W_LINEAR,
+  W_HEAD,
+  W_LM_HEAD,
+  W_EMBEDDING,
+  W_CONV,
+  W_MOE,
+  W_PLAIN,
+  W_VECTOR,
+  W_TRANSPOSED,
+  W_GATE,
+  W_SHORT,
+  W_TYPES,
+  WEIGHTS
+};
 static const accel_plugin_weight weights[WEIGHTS] = {
     [W_LINEAR] = {.name = "layer.0.dense.weight", .rank = 2, .dim = {64, 256}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_HEAD] = {.name = "classifier.weight", .rank = 2, .dim = {3, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
@@ -21,6 +35,7 @@ static const accel_plugin_weight weights[WEIGHTS] = {
     [W_VECTOR] = {.name = "dense.bias", .rank = 1, .dim = {64}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_TRANSPOSED] = {.name = "c_attn.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_SHORT] = {.name = "short.weight", .rank = 2, .dim = {64, 63}, .use = ACCEL_PLUGIN_USE_LINEAR},
+    [W_TYPES] = {.name = "token_type.weight", .rank = 2, .dim = {64, 384}, .use = ACCEL_PLUGIN_USE_EMBEDDING},
     [W_GATE] = {.name = "c_gate.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
 };
 
@@ -95,6 +110,7 @@ static void table(void **state) {
     expect(rows[i].name, W_HEAD, rows[i].head, 0); /* its result is the model's */
     expect(rows[i].name, W_LM_HEAD, rows[i].head, 0);
     expect(rows[i].name, W_EMBEDDING, rows[i].embedding, 0);
+    expect(rows[i].name, W_TYPES, rows[i].transposed, 0); /* few rows: plain, too */
     expect(rows[i].name, W_CONV, rows[i].conv, 0);
     expect(rows[i].name, W_TRANSPOSED, rows[i].transposed, 0);
     expect(rows[i].name, W_GATE, rows[i].transposed, 0);
