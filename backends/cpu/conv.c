@@ -297,8 +297,15 @@ static bool over_rows(const kit_launch *l) {
          (l->node->state >= 0 || kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1) >= 0);
 }
 
+bool cpu_conv_follows(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
+                      const accel_plugin_node *next) {
+  (void)p;
+  return first->op == ACCEL_PLUGIN_OP_CONV && next->op == ACCEL_PLUGIN_OP_POOL && cpu_codes_of(&s->convs, first->out[0]) &&
+         cpu_codes_of(&s->convs, next->out[0]) && kit_operand(first, 3) < 0;
+}
+
 /* The node as a convolution of images; operands are codes where `s` has settled it, none without. */
-static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l) {
+static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, const kit_launch *l, cpu_plane *pool) {
   cpu_conv_call c = {.kernels = kernels,
                      .w = s ? &s->convs.at[s->convs.of[l->index]] : NULL,
                      .plane = cpu_plane_of(l, &l->in[1]),
@@ -317,6 +324,13 @@ static cpu_conv_call call_of(const cpu_self *s, const cpu_kernels *kernels, cons
   c.x_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 0));
   c.residual_positive = s && cpu_codes_positive(&s->convs, kit_operand(l->node, 3));
   c.line = c.plane.out[1];
+  if (l->n_joined) { /* the pool's lines are what matters then */
+    *pool = cpu_plane_of(l->joined, NULL);
+    c.pool = pool;
+    c.y = kit_f32(&l->joined->out[0]);
+    c.y_codes = cpu_codes_of(&s->convs, l->joined->node->out[0]);
+    return c;
+  }
   flatten(&c.plane);
   return c;
 }
@@ -325,7 +339,8 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
   if (s->convs.of[l->index] < 0) return kit_scalar(ACCEL_PLUGIN_OP_CONV)(l, error);
   const cpu_conv *w = &s->convs.at[s->convs.of[l->index]];
   if (over_rows(l)) return conv_rows(s, l, w, error);
-  images j = {.c = call_of(s, &s->kernels, l), .workspace = l->workspace};
+  cpu_plane pool;
+  images j = {.c = call_of(s, &s->kernels, l, &pool), .workspace = l->workspace};
   if (w->form == CPU_CONV_I8) {
     cpu_conv_i8(&j.c, l);
     return ACCEL_PLUGIN_OK;
@@ -409,7 +424,8 @@ int32_t cpu_launch_conv_transpose(const cpu_self *s, const kit_launch *l, accel_
 }
 
 static uint64_t coded_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l, uint32_t workers) {
-  const cpu_conv_call c = call_of(self, kernels, l);
+  cpu_plane pool;
+  const cpu_conv_call c = call_of(self, kernels, l, &pool);
   return cpu_conv_i8_workspace(&c, workers);
 }
 

@@ -39,7 +39,8 @@ typedef struct coded {
   cpu_coding *coding;                       /* [count] */
   char *rooms;                              /* [workers][room] */
   int64_t room, reach_at, band_at, rows_at; /* a room: the piece of y, what it reaches, lines of x, gathered rows or */
-  int64_t sums_at;                          /* windows as words; their sums */
+  int64_t sums_at;           /* windows as words; their sums; or lines of y that are pooled, each so many floats */
+  int64_t ring, line_floats; /* how many such, kept by turns */
 } coded;
 
 static cpu_image image_of(const coded *j, int64_t index) {
@@ -123,7 +124,7 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
     const int64_t y = top + l, at = l * wide;
     int64_t first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
     if (first >= end || y < 0 || y >= in[0]) {
-      fill(band, at, at + wide, channels, 0, j->gathered ? x.zero[0] : 0);
+      fill(band, at, at + wide, channels, 0, j->gathered || j->call.w->part ? x.zero[0] : 0);
       continue;
     }
     const int64_t from = y * in[1] + left + first;
@@ -204,9 +205,14 @@ static void read_windows(const coded *j, const piece *at, char *room, cpu_gemm *
     g->x = rows, g->ldx = j->row;
     return;
   }
-  w->scale_row = p->stride[1];
-  w->scale_line = p->stride[0] * j->wide;
-  w->line_bytes = w->scale_line * channels;
+  w->line_bytes = p->stride[0] * j->wide * channels;
+  if (j->call.w->part) {
+    w->part = j->call.w->part, w->part_bytes = p->dilation[0] * j->wide * channels;
+    w->scale = &j->scale[at->image], w->zero = &j->zero[at->image];
+  } else {
+    w->scale_row = p->stride[1];
+    w->scale_line = p->stride[0] * j->wide;
+  }
   g->x = x.codes, g->ldx = p->stride[1] * channels;
 }
 
@@ -235,7 +241,7 @@ static bool below(const float *x, int64_t n, float limit) { /* false where there
 
 /* Whether sums of products stay far from overflowing, so that nothing of a piece becomes NaN. */
 static bool is_tame(const coded *j, const cpu_windows *w, int64_t pixels) {
-  const int64_t blocks = j->call.w->k / w->block,
+  const int64_t blocks = cpu_conv_depth(j->call.w) / w->block,
                 reach = (pixels / w->line - 1) * w->scale_line + (w->line - 1) * w->scale_row + w->scale_at[blocks - 1] + 1;
   return j->tame && below(w->scale, reach, TAME) && (!w->residual || below(w->residual_scale, pixels, TAME));
 }
@@ -247,21 +253,26 @@ static void note_reach(const coded *j, int64_t pixels, char *room, cpu_windows *
   if (j->call.act != ACCEL_PLUGIN_ACT_RELU) w->low = w->high + pixels * j->call.kernels->vector;
 }
 
-static void put_codes(const coded *j, const piece *at, const float *product, const cpu_windows *reach) {
+/* Pixels [first, end) of y, or of what it is pooled to. */
+static void put_codes(const coded *j, int64_t image, int64_t first, int64_t end, const float *product, const float *high,
+                      const float *low) {
   const cpu_conv_call *c = &j->call;
-  const cpu_image y = cpu_image_at(c->y, at->image, cpu_area(c->plane.out), c->outputs);
+  const cpu_plane *p = c->pool ? c->pool : &c->plane;
+  const cpu_image y = cpu_image_at(c->y, image, cpu_area(p->out), c->outputs);
   c->kernels->codes_pixels(&(cpu_pixels){.x = product,
-                                         .y = y.codes + at->first * c->outputs,
-                                         .scale = y.scale + at->first,
-                                         .zero = y.zero + at->first,
-                                         .pixels = at->end - at->first,
+                                         .y = y.codes + first * c->outputs,
+                                         .scale = y.scale + first,
+                                         .zero = y.zero + first,
+                                         .pixels = end - first,
                                          .channels = c->outputs,
-                                         .each = c->y_codes == CPU_CODES_LINE ? c->line : 1,
+                                         .each = c->y_codes != CPU_CODES_LINE ? 1
+                                                 : c->pool                    ? p->out[1]
+                                                                              : c->line,
                                          .most = cpu_codes_most(j->to),
                                          .flip = cpu_codes_flip(j->to),
                                          .positive = c->act == ACCEL_PLUGIN_ACT_RELU,
-                                         .high = reach->high,
-                                         .low = reach->low});
+                                         .high = high,
+                                         .low = low});
 }
 
 /* Lets the kernel ask for what the next piece reads and writes. */
@@ -309,14 +320,13 @@ static void run_words(const coded *j, const piece *at, char *room, const cpu_gem
 }
 
 /* A residual among planes is added when the result goes there; the activation follows it. */
-static void run_piece(const coded *j, uint32_t index, char *room) {
+static void multiply_piece(const coded *j, const piece *to, char *room, float *product, cpu_windows *w) {
   const cpu_conv_call *c = &j->call;
-  const piece at = piece_of(j, index);
-  float *product = (float *)(void *)room;
-  const bool later = c->residual && !c->residual_codes;
+  const piece at = *to;
+  const bool later = c->residual && !c->residual_codes, coded_now = c->y_codes && !c->pool;
   cpu_windows windows;
   cpu_gemm g = {.n = at.n,
-                .k = c->w->k,
+                .k = cpu_conv_depth(c->w),
                 .w = (const char *)c->w->packed + (uint64_t)at.panel * c->w->panel_bytes,
                 .panel_bytes = (int64_t)c->w->panel_bytes,
                 .store = ACCEL_PLUGIN_I8,
@@ -335,16 +345,61 @@ static void run_piece(const coded *j, uint32_t index, char *room) {
     windows.residual_scale = r.scale + at.first;
     windows.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
-  if (c->y_codes && !j->words) ask_ahead(j, &at, &g, &windows);
-  if (c->y_codes) note_reach(j, at.end - at.first, room, &windows);
+  if (coded_now && !j->words) ask_ahead(j, &at, &g, &windows);
+  if (coded_now) note_reach(j, at.end - at.first, room, &windows);
   if (j->words)
     run_words(j, &at, room, &g, &windows);
   else
     c->kernels->linear[CPU_FORM_I8].run(&g, 0, at.end - at.first, 0, at.panel_end - at.panel);
+  *w = windows;
+}
+
+static void run_piece(const coded *j, uint32_t index, char *room) {
+  const cpu_conv_call *c = &j->call;
+  const piece at = piece_of(j, index);
+  float *product = (float *)(void *)room;
+  cpu_windows reach;
+  multiply_piece(j, &at, room, product, &reach);
   if (c->y_codes)
-    put_codes(j, &at, product, &windows);
+    put_codes(j, at.image, at.first, at.end, product, reach.high, reach.low);
   else
-    put_planes(j, &at, product, later);
+    put_planes(j, &at, product, c->residual && !c->residual_codes);
+}
+
+/* ---- a pool behind it ---- */
+
+static float *pooled_line(const coded *j, char *room, int64_t line) {
+  return (float *)(void *)(room + j->sums_at) + line % j->ring * j->line_floats;
+}
+
+/* A line of what y is pooled to; lines of y below *done are there already. */
+static void run_pooled(const coded *j, int64_t image, int64_t line, char *room, int64_t *done) {
+  const cpu_conv_call *c = &j->call;
+  const cpu_plane *p = c->pool;
+  const int64_t wide = c->plane.out[1], first = line * p->stride[0] - p->begin[0];
+  const float *lines[CPU_POOL_TAPS] = {NULL};
+  cpu_windows unused;
+  if (*done < first) *done = first;
+  for (int64_t end = first + (p->kernel[0] - 1) * p->dilation[0] + 1; *done < end && *done < c->plane.out[0]; ++*done) {
+    const piece at = {image, 0, c->outputs, *done * wide, (*done + 1) * wide, 0, c->w->tiles};
+    multiply_piece(j, &at, room, pooled_line(j, room, *done), &unused);
+  }
+  for (int64_t k = 0; k < p->kernel[0]; k++) {
+    const int64_t at = first + k * p->dilation[0];
+    if (at >= 0 && at < c->plane.out[0]) lines[k] = pooled_line(j, room, at);
+  }
+  float *y = (float *)(void *)room;
+  c->kernels->pool_pixels(&(cpu_pool_pixels){.plane = *p, .channels = c->outputs, .y = y, .lines = lines}, line, line + 1);
+  put_codes(j, image, line * p->out[1], (line + 1) * p->out[1], y, NULL, NULL);
+}
+
+static void pooled_task(void *arg, uint32_t index, uint32_t worker) {
+  const coded *j = arg;
+  const int64_t lines = j->call.pool->out[0], each = j->tasks / j->call.count, image = index / each;
+  int64_t done = 0;
+  for (int64_t i = cpu_share(lines, (uint32_t)(index % each), (uint32_t)each);
+       i < cpu_share(lines, (uint32_t)(index % each) + 1, (uint32_t)each); i++)
+    run_pooled(j, image, i, j->rooms + worker * j->room, &done);
 }
 
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
@@ -363,7 +418,7 @@ static void cut(coded *j, uint32_t workers) {
                 tiles = 2 * c->kernels->linear[CPU_FORM_I8].rows, least = k * c->outputs > WIDE_WEIGHTS ? WIDE_LEAST : tiles;
   int64_t pixels = PIECE_BYTES / (int64_t)sizeof(float) / c->outputs / tiles * tiles;
   pixels = pixels < least ? least : pixels > PIECE_MOST ? PIECE_MOST : pixels;
-  j->unit = c->y_codes == CPU_CODES_LINE ? c->line : j->thin ? 1 : c->plane.out[1];
+  j->unit = c->y_codes == CPU_CODES_LINE || c->pool ? c->line : j->thin ? 1 : c->plane.out[1];
   if (j->words) {
     pixels = (c->channels * c->outputs > WORDS_WIDE ? WORD_WINDOWS_WIDE : WORD_WINDOWS) * WINDOW * WINDOW;
     j->unit = WINDOW * c->plane.out[1];
@@ -377,6 +432,10 @@ static void cut(coded *j, uint32_t workers) {
   j->strips = c->y_codes || all >= workers || !c->w ? 1 : 4 * workers / all;
   if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
   j->tasks = all * j->strips < TASKS_EACH * workers ? all * j->strips : TASKS_EACH * workers;
+  if (!c->pool) return;
+  const int64_t most = 4 * (int64_t)workers; /* each computes a line or two that others have, too */
+  j->pieces = (uint32_t)j->units, j->strips = 1;
+  j->tasks = (uint32_t)(c->count * (c->pool->out[0] < most ? c->pool->out[0] : most));
 }
 
 /* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but shapes.  Before there is an
@@ -388,7 +447,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   char *at = workspace;
   j->to = kernels->linear[CPU_FORM_I8].x;
   j->planes = !j->call.x_codes;
-  j->gathered = !j->call.w || (j->call.w->block == k && taps > 1);
+  j->gathered = !j->call.w || (j->call.w->block == k && taps > 1 && !j->call.w->part);
   for (int i = 0; i < 2; i++) span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
   j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] || span[1] > p->in[1];
   j->thin = p->out[0] == 1;
@@ -411,6 +470,15 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
     j->sums_at += cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
     j->room = j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_FORM_I8].cols * (int64_t)sizeof(int32_t));
   }
+  if (j->call.pool) {
+    const cpu_plane *pool = j->call.pool;
+    const int64_t y = pool->out[1] * j->call.outputs * (int64_t)sizeof(float); /* where a room's product is */
+    const int64_t more = y > j->reach_at ? cpu_aligned(y) - j->reach_at : 0;
+    j->ring = (pool->kernel[0] - 1) * pool->dilation[0] + 1;
+    j->line_floats = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
+    j->reach_at += more, j->band_at += more, j->rows_at += more, j->sums_at += more;
+    j->room = j->sums_at + j->ring * j->line_floats * (int64_t)sizeof(float);
+  }
 #define PLACE(field, size) (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
   PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
@@ -428,7 +496,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
 static bool as_words(const cpu_conv_call *c) {
   const cpu_plane *p = &c->plane;
   const int64_t windows = ((p->out[0] + WINDOW - 1) / WINDOW) * ((p->out[1] + WINDOW - 1) / WINDOW);
-  if (windows < WORD_LEAST) return false;
+  if (windows < WORD_LEAST || c->pool) return false;
   if (c->w) return c->w->word_bytes;
   return c->kernels->winograd_i16 && p->kernel[0] == 3 && p->kernel[1] == 3 && cpu_area(p->stride) == 1 &&
          cpu_area(p->dilation) == 1;
@@ -438,7 +506,7 @@ static bool as_words(const cpu_conv_call *c) {
 static void place_blocks(const coded *j) {
   const cpu_plane *p = &j->call.plane;
   const int64_t channels = j->call.channels, block = j->call.w->block, taps = block == channels ? p->kernel[1] : 1;
-  for (int64_t b = 0; b < j->call.w->k / block; b++) {
+  for (int64_t b = 0; b < cpu_conv_depth(j->call.w) / block; b++) {
     j->scale_at[b] = b / taps * p->dilation[0] * j->wide + b % taps * p->dilation[1];
     j->x_at[b] = j->scale_at[b] * channels;
   }
@@ -459,7 +527,7 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
     choose_scales(&j);
     cpu_parallel(l, images * j.parts, code_task, &j);
   }
-  cpu_parallel(l, j.tasks, product_task, &j);
+  cpu_parallel(l, j.tasks, call->pool ? pooled_task : product_task, &j);
 }
 
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {

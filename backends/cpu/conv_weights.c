@@ -58,7 +58,7 @@ static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
   return (cpu_panel){.form = CPU_FORM_I8,
                      .kernels = k,
                      .format = &coded_format,
-                     .k = c->k,
+                     .k = cpu_conv_depth(c),
                      .block = c->block,
                      .cols = k->linear[CPU_FORM_I8].cols};
 }
@@ -78,6 +78,15 @@ static int64_t block_of(const accel_plugin_node *n, const accel_plugin_weight *w
   const bool tap = axis == 0 || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, (uint32_t)axis, 1) != 1;
   const int64_t block = tap ? d[1] : d[1] * d[2 + axis];
   return block < CPU_X_STEP ? k : block;
+}
+
+/* Short rows of a kernel as parts of a block, where not much is padded: k that windows can read in place. */
+static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w, cpu_conv *c) {
+  if (w->rank != 4 || c->block != c->k || kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 1, 1) != 1) return;
+  const int64_t run = w->dim[1] * w->dim[3], part = (run + 7) / 8 * 8, depth = w->dim[2] * part;
+  if (run >= CPU_X_STEP || depth > (c->k + 15) / 16 * 18) return;
+  c->part = part;
+  c->block = depth;
 }
 
 /* Whether a coded convolution may multiply words, too: then it has both packings, as large pictures alone are worth it. */
@@ -137,7 +146,8 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
                 channels = p->weight->dim[1], taps = c->k / channels;
   float scale[CPU_PANEL_COLS];
   int8_t *codes = (int8_t *)(rows + c->height * c->k);
-  cpu_matrix m = {.format = &coded_format, .view = {.data = codes, .scale = scale}, .n = have, .k = c->k};
+  const int64_t depth = cpu_conv_depth(c), run = p->weight->dim[p->weight->rank - 1];
+  cpu_matrix m = {.format = &coded_format, .view = {.data = codes, .scale = scale}, .n = have, .k = depth};
   cpu_column column[CPU_PANEL_COLS] = {0};
   int32_t rc = read_rows(p, first, have, rows, error);
   for (int64_t i = 0; !rc && i < have; i++) {
@@ -146,8 +156,11 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
     for (int64_t k = 0; k < c->k; k++) most = fmaxf(most, fabsf(w[k]));
     scale[i] = most / 127.0f;
     const float factor = most > 0 ? 127.0f / most : 0;
-    for (int64_t t = 0; t < taps; t++)
-      for (int64_t k = 0; k < channels; k++) codes[i * c->k + t * channels + k] = (int8_t)lrintf(w[k * taps + t] * factor);
+    memset(codes + i * depth, 0, (size_t)depth);
+    for (int64_t t = 0; t < taps; t++) {
+      int8_t *to = codes + i * depth + (c->part ? t / run * c->part + t % run * channels : t * channels);
+      for (int64_t k = 0; k < channels; k++) to[k] = (int8_t)lrintf(w[k * taps + t] * factor);
+    }
     column[i] = (cpu_column){.from = &m, .row = i};
   }
   if (!rc) cpu_i8_panel_pack(&panel, column, (char *)c->packed + (uint64_t)index * c->panel_bytes);
@@ -256,7 +269,8 @@ static int32_t pack(const accel_plugin_program *program, cpu_conv *c, const cpu_
 }
 
 static bool same(const cpu_conv *a, const cpu_conv *b) {
-  return a->w == b->w && a->form == b->form && a->groups == b->groups && a->word_bytes == b->word_bytes;
+  return a->w == b->w && a->form == b->form && a->groups == b->groups && a->block == b->block &&
+         a->word_bytes == b->word_bytes;
 }
 
 /* What a described node keeps of its weight in `format`: form and size. */
@@ -267,6 +281,7 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
   c->block = block_of(n, w, c->k);
   if (coded(n, c, format, kernels)) {
     c->form = CPU_CONV_I8;
+    take_parts(n, w, c);
   } else if (window) {
     c->form = CPU_CONV_WINOGRAD;
     c->n = window;

@@ -23,10 +23,15 @@ typedef struct cpu_conv {
   int64_t height, tiles;   /* I8: columns of a panel, panels */
   int64_t n;               /* WINOGRAD: pixels of a window in each direction */
   int64_t block;           /* I8: k of one scale of x: a row of the kernel or a tap, all where these are short */
-  uint64_t panel_bytes;    /* I8 */
-  uint64_t word_bytes;     /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
-  float *packed;           /* fp32, whatever the weight is stored in; I8: panels */
+  int64_t part;         /* I8: k of a row of the kernel, padded with zeros to a multiple of 8, where such rows are the parts
+                           of a block that is all of them (cpu_windows); else 0 */
+  uint64_t panel_bytes; /* I8 */
+  uint64_t word_bytes;  /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
+  float *packed;        /* fp32, whatever the weight is stored in; I8: panels */
 } cpu_conv;
+
+/* I8: k of a panel. */
+static inline int64_t cpu_conv_depth(const cpu_conv *c) { return c->part ? c->block : c->k; }
 
 typedef struct cpu_convs {
   cpu_conv *at;

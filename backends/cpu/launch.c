@@ -94,6 +94,7 @@ bool cpu_joins(void *self, const accel_plugin_program *program, const accel_plug
 
 bool cpu_follows(void *self, const accel_plugin_program *program, const accel_plugin_node *first,
                  const accel_plugin_node *next) {
-  return self && first->op == ACCEL_PLUGIN_OP_LINEAR && next->op == ACCEL_PLUGIN_OP_LINEAR &&
-         cpu_linear_follows(self, program, first, next);
+  if (!self || first->op != ACCEL_PLUGIN_OP_LINEAR || next->op != ACCEL_PLUGIN_OP_LINEAR)
+    return self && cpu_conv_follows(self, program, first, next);
+  return cpu_linear_follows(self, program, first, next);
 }

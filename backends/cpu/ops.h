@@ -27,6 +27,7 @@ typedef struct cpu_conv_call {
   int64_t line;                               /* pixels of a line of y */
   int32_t act;
   float alpha;
+  const cpu_plane *pool; /* of the max pool that runs with it (backend->follows), whose result y is then; or NULL */
 } cpu_conv_call;
 
 /* An image as codes, channels last, where its fp32 elements would be: x = (code - zero[pixel]) * scale[pixel], codes of the
@@ -45,6 +46,9 @@ static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t 
 
 /* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of threads. */
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);
+/* A max pool over a convolution's codes runs with it: its lines are never coded. */
+bool cpu_conv_follows(const cpu_self *self, const accel_plugin_program *program, const accel_plugin_node *first,
+                      const accel_plugin_node *next);
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers); /* shapes alone count */
 
 int32_t cpu_launch_conv(const cpu_self *self, const kit_launch *launch, accel_plugin_error *error);

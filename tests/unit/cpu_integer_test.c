@@ -439,7 +439,9 @@ static void test_windows(void **state) {
                      round % 3 ? 16 : 0,
                      round % 4 ? r.code : NULL,
                      NULL,
-                     NULL};
+                     NULL,
+                     0,
+                     0};
     t.shape.block = w.block;
     t.bias = filled(n);
     t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU}[pick(0, 2)];
@@ -471,6 +473,38 @@ static void test_windows(void **state) {
     for (int64_t l = 0; l < lines; l++)
       for (int64_t p = 0; p < t.panels; p++) kernel_of(&t)->run(&g, l * line, (l + 1) * line, p, p + 1);
     assert_int_equal(memcmp(y, again, (size_t)(m * n) * 4), 0);
+    release();
+  }
+}
+
+/* Rows of a line whose k lie in parts that are apart in x, and overlap other rows'. */
+static void test_parts(void **state) {
+  (void)state;
+  for (int round = 0; round < 20; round++) {
+    const int64_t part = 8 * pick(1, 5), parts = pick(1, 7), k = part * parts, m = pick(1, 33), n = pick(1, 70),
+                  ldx = pick(1, 9), wide = (m - 1) * ldx + part + pick(0, 9), zero_at = 0;
+    linear t = make_linear(&formats[0], 1, n, k);
+    const cpu_x to = kernel_of(&t)->x;
+    image x = make_image(to, parts, 1, wide, true);
+    cpu_windows w = {.line = m, .block = k, .x_at = &zero_at, .scale = x.scale, .zero = x.zero, .scale_at = &zero_at};
+    w.part = part, w.part_bytes = wide;
+    t.shape.block = k;
+    prepare(&t);
+    float *y = guard(m * n);
+    cpu_gemm g = gemm_of(&t, y);
+    g.x = x.code, g.ldx = ldx, g.windows = &w;
+    kernel_of(&t)->run(&g, 0, m, 0, t.panels);
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < n; j++) {
+        double want = 0, size = 0;
+        for (int64_t v = 0; v < k; v++) {
+          const uint8_t code = x.code[v / part * wide + i * ldx + v % part];
+          const double at = (double)x.scale[0] * ((is_signed(to) ? (int8_t)code : code) - (double)x.zero[0]),
+                       weight = (double)t.w.w[j * k + v];
+          want += at * weight, size += (256 * (double)x.scale[0] + fabs(at)) * fabs(weight);
+        }
+        check("parts", y[i * n + j], want, 1e-6 * size + 1e-5);
+      }
     release();
   }
 }
@@ -540,7 +574,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_convert), cmocka_unit_test(test_convert_special), cmocka_unit_test(test_formats),
       cmocka_unit_test(test_shapes),  cmocka_unit_test(test_special),         cmocka_unit_test(test_extremes),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_windows),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_windows),         cmocka_unit_test(test_parts),
   };
   cpu_isa list[CPU_ISA_COUNT];
   int failures = 0;

@@ -303,7 +303,8 @@ static void test_winograd_i16(void) {
     double error = 0, size = 0;
     kernels.winograd_i16(&g, 0, panels);
     check_words(&g, w, &error, &size);
-    if (!(error <= (extreme ? 1e-3 : 1e-4) * size + 1e-9)) fail_msg("words on %s: error %g of %g", cpu_isa_name(kernels.isa), error, size);
+    if (!(error <= (extreme ? 1e-3 : 1e-4) * size + 1e-9))
+      fail_msg("words on %s: error %g of %g", cpu_isa_name(kernels.isa), error, size);
     again = guard(g.lines * g.pixels * g.n); /* row by row and panel by panel: the same bits; a NaN stays in its rows */
     scale[(g.rows * 4 + 1) * g.line] = NAN;
     for (int64_t r = 0; r < g.rows; r++) {
@@ -498,7 +499,7 @@ static void test_pool_pixels(void) {
     for (int64_t i = 0; i < n; i++)
       scale[i] = fabsf(scale[i]) + 0.01f, zero[i] = zeros ? (float)pick(sign ? -128 : 0, 127) : 0;
     if (round % 5 == 0) scale[pick(0, n - 1)] = NAN;
-    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zeros ? zero : NULL, channels, sign, y}, line, p.out[0]);
+    kernels.pool_pixels(&(cpu_pool_pixels){p, x, scale, zeros ? zero : NULL, channels, sign, y, NULL}, line, p.out[0]);
     for (int64_t i = 0; i < (p.out[0] - line) * p.out[1]; i++)
       for (int64_t c = 0; c < channels; c++) {
         float most = -INFINITY;
@@ -512,6 +513,33 @@ static void test_pool_pixels(void) {
         }
         check("pool of codes", y[i * channels + c], most, 0);
       }
+    release();
+  }
+}
+
+/* Lines of numbers, also with something among them that is none. */
+static void test_pool_lines(void) {
+  for (int round = 0; round < 30; round++) {
+    cpu_plane p = random_plane(16);
+    const int64_t channels = pick(1, 100), line = pick(0, p.out[0] - 1);
+    const float *lines[CPU_POOL_TAPS] = {NULL};
+    float *x = filled(cpu_area(p.in) * channels), *y = guard(p.out[1] * channels);
+    if (round % 5 == 0) x[pick(0, cpu_area(p.in) * channels - 1)] = round % 2 ? NAN : INFINITY;
+    for (int64_t k = 0; k < p.kernel[0]; k++) {
+      const int64_t at = line * p.stride[0] - p.begin[0] + k * p.dilation[0];
+      if (at >= 0 && at < p.in[0]) lines[k] = x + at * p.in[1] * channels;
+    }
+    kernels.pool_pixels(&(cpu_pool_pixels){.plane = p, .channels = channels, .y = y, .lines = lines}, line, line + 1);
+    for (int64_t i = 0; i < p.out[1] * channels; i++) {
+      float most = -INFINITY, bad = 0;
+      for (int64_t t = 0; t < cpu_area(p.kernel); t++) {
+        const int64_t q = i / channels * p.stride[1] - p.begin[1] + t % p.kernel[1] * p.dilation[1];
+        if (!lines[t / p.kernel[1]] || q < 0 || q >= p.in[1]) continue;
+        const float v = lines[t / p.kernel[1]][q * channels + i % channels];
+        most = fmaxf(most, v), bad += 0 * v;
+      }
+      check("pool of lines", y[i], most + bad, 0);
+    }
     release();
   }
 }
@@ -746,6 +774,7 @@ TEST(planes)
 TEST(codes)
 TEST(pixels)
 TEST(pool_pixels)
+TEST(pool_lines)
 TEST(folds)
 TEST(softmax)
 TEST(elementwise)
@@ -760,7 +789,7 @@ int main(void) {
       cmocka_unit_test(all_softmax),      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
       cmocka_unit_test(all_group_norm),   cmocka_unit_test(all_scan),        cmocka_unit_test(all_planes),
       cmocka_unit_test(all_winograd_i16), cmocka_unit_test(all_codes),       cmocka_unit_test(all_pixels),
-      cmocka_unit_test(all_pool_pixels),
+      cmocka_unit_test(all_pool_pixels),  cmocka_unit_test(all_pool_lines),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,13 +47,14 @@ V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int
   v_fence();
 }
 
-/* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into sum[i][j * DOT_CHAINS].
- * Meanwhile asks for `ahead`, ahead_step bytes further in each round; not when it is NULL. */
-V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
-                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+V_INLINE void dot_begin(const int rows, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS * DOT_CHAINS; j++) { sum[i][j] = i_zero(); }
   }
+}
+
+V_INLINE void dot_more(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
+                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const uint8_t *x[4] = {from, rows > 4 ? from + 4 * ldx : from, rows > 8 ? from + 8 * ldx : from,
                          rows > 12 ? from + 12 * ldx : from};
   int64_t ldx3 = 3 * ldx;
@@ -73,6 +74,9 @@ V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_
     w += round * DOT_STEP;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * round; }
   }
+}
+
+V_INLINE void dot_end(const int rows, const int chains, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       MICRO_UNROLL for (int c = 1; c < chains; c++) {
@@ -80,6 +84,15 @@ V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_
       }
     }
   }
+}
+
+/* Sums of rows [0, rows) of x with codes w [steps][COLS][4], steps a multiple of `round`, into sum[i][j * DOT_CHAINS].
+ * Meanwhile asks for `ahead`, ahead_step bytes further in each round; not when it is NULL. */
+V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
+                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+  dot_begin(rows, sum);
+  dot_more(rows, chains, round, steps, from, ldx, w, ahead, ahead_step, sum);
+  dot_end(rows, chains, sum);
 }
 
 /* One vector of results: total is the sum over k of codes times codes (and group scales). */

@@ -229,6 +229,16 @@ static void take_sums(tile_way way, const block_at *b, const int32_t *sums, floa
   }
 }
 
+/* A block in parts. */
+V_INLINE void dot_parts(const int rows, const cpu_windows *windows, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
+                        vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+  const int64_t steps = windows->part / 4;
+  dot_begin(rows, sum);
+  for (; k > 0; k -= windows->part, x += windows->part_bytes, w += steps * DOT_STEP)
+    dot_more(rows, dot_chains(rows), 2, steps, x, ldx, w, NULL, 0, sum);
+  dot_end(rows, dot_chains(rows), sum);
+}
+
 /* One tile, [rows][COLS].  In a block b of k, code sums are integers; the tile is
  *   sum_b factor[b] x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = sum_k(code_w).
  * col: of windows whose tile goes straight to y, else -1. */
@@ -247,7 +257,10 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
     const char *scale = from.scale + scale_at * (int64_t)sizeof(float);
     dot_sums sum;
     w += HEAD;
-    dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
+    if (windows && windows->part)
+      dot_parts(rows, windows, k, from.x + x_at, from.ldx, w, sum);
+    else
+      dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;
     ahead += steps / ROUND * ahead_step;
     if (windows) {

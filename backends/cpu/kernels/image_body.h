@@ -106,7 +106,47 @@ V_INLINE void pool_window(const bool sign, const bool zeros, const covered *w, i
   v_storen(y + c, largest_of(sign, zeros, &rest, 0), channels - c);
 }
 
+/* Channels [c, c + 4V), `left` of which there are, of columns [first, end) of a window over lines. */
+V_INLINE void pool_four(const bool whole, const cpu_pool_pixels *g, int64_t first, int64_t end, int64_t c, int64_t left,
+                        float *y) {
+  const cpu_plane *p = &g->plane;
+  vf most[4], bad[4];
+  for (int i = 0; i < 4; i++) most[i] = v_set(-INFINITY), bad[i] = v_zero();
+  for (int64_t ky = 0; ky < p->kernel[0]; ky++) {
+    if (!g->lines[ky]) continue;
+    for (int64_t x = first; x < end; x += p->dilation[1]) {
+      const float *from = g->lines[ky] + x * g->channels + c;
+      for (int i = 0; i < 4; i++) {
+        if (!whole && left <= i * V) break;
+        const vf v = whole ? v_load(from + i * V) : v_loadn(from + i * V, left - i * V);
+        most[i] = v_max(most[i], v), bad[i] = v_fma(v, v_zero(), bad[i]);
+      }
+    }
+  }
+  for (int i = 0; i < 4; i++)
+    if (whole)
+      v_store(y + c + i * V, v_add(most[i], bad[i]));
+    else if (left > i * V)
+      v_storen(y + c + i * V, v_add(most[i], bad[i]), left - i * V);
+}
+
+static void pool_lines(const cpu_pool_pixels *g) {
+  const cpu_plane *p = &g->plane;
+  float *y = g->y;
+  for (int64_t ox = 0; ox < p->out[1]; ox++, y += g->channels) {
+    int64_t first = ox * p->stride[1] - p->begin[1], end = first + (p->kernel[1] - 1) * p->dilation[1] + 1, c = 0;
+    while (first < 0) first += p->dilation[1];
+    if (end > p->in[1]) end = p->in[1];
+    for (; c + 4 * V <= g->channels; c += 4 * V) pool_four(true, g, first, end, c, 4 * V, y);
+    for (; c < g->channels; c += 4 * V) pool_four(false, g, first, end, c, g->channels - c, y);
+  }
+}
+
 void CPU_NAME(pool, pixels)(const cpu_pool_pixels *g, int64_t line, int64_t line_end) {
+  if (g->lines) {
+    pool_lines(g);
+    return;
+  }
   covered w;
   float *y = g->y;
   for (int64_t oy = line; oy < line_end; oy++)

@@ -90,6 +90,8 @@ typedef struct cpu_windows {
    * the largest of 0 and y, low likewise of 0 and -y; they begin anew with the first panel of a call.  Only where no NaN can
    * arise.  low NULL: act is a ReLU, which may be left to who codes y. */
   float *high, *low;
+  int64_t part, part_bytes; /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other
+                               in x */
 } cpu_windows;
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 

@@ -228,6 +228,8 @@ typedef struct cpu_pool_pixels {
   int64_t channels;
   bool sign; /* codes are signed */
   float *y;
+  const float *const *lines; /* instead of codes, for one line of y: lines [in[1]][channels] of x, those that the kernel's
+                                rows cover, NULL where there is none; or NULL.  An infinity makes NaN */
 } cpu_pool_pixels;
 enum { CPU_POOL_TAPS = 25 };
 typedef void cpu_pool_pixels_fn(const cpu_pool_pixels *g, int64_t line, int64_t line_end);
