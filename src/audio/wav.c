@@ -77,8 +77,10 @@ static accel_status find_chunks(wav *w, const uint8_t *bytes, size_t n) {
     if (data && wide && size == UINT32_MAX) size = wide_data;
     if (data && (size >= UNTIL_THE_END || size == 0) && !(wide && size == wide_data)) size = rest;
     if (size > rest) {
-      accel__fail(ACCEL_ERROR_FORMAT, "%s: chunk '%.4s' says %llu bytes, but the file ends after %llu", w->name,
-                  (const char *)bytes + at, (unsigned long long)size, (unsigned long long)rest);
+      char name[5] = ""; /* a message is text, whatever the file holds */
+      for (int i = 0; i < 4; i++) name[i] = bytes[at + i] >= ' ' && bytes[at + i] < 127 ? (char)bytes[at + i] : '?';
+      accel__fail(ACCEL_ERROR_FORMAT, "%s: chunk '%s' says %llu bytes, but the file ends after %llu", w->name, name,
+                  (unsigned long long)size, (unsigned long long)rest);
       return accel__remedy(ACCEL_ERROR_FORMAT, "the file was cut short; fetch or record it again");
     }
     if (!memcmp(bytes + at, "ds64", 4) && size >= 16) wide_data = u64(p + 8);

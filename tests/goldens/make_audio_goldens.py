@@ -93,6 +93,7 @@ def bad():
         "float16": wav(3, 16, 1, 16000, data), "adpcm": wav(2, 4, 1, 16000, data), "nan": wav(3, 32, 1, 16000, np.float32([0, np.nan]).tobytes()),
         "infinite": wav(3, 64, 1, 16000, np.float64([np.inf]).tobytes()), "text": b"this is no sound at all, but some text", "chunk_beyond_the_end":
         b"RIFF" + struct.pack("<I", 20) + b"WAVE" + b"LIST" + struct.pack("<I", 1000) + b"abc",
+        "chunk_without_a_name": b"RIFF" + struct.pack("<I", 20) + b"WAVE" + b"d\x8a\ntat"[:4] + struct.pack("<I", 1000) + b"abc",
     }
     for name, content in files.items():
         (folder / f"{name}.wav").write_bytes(content)

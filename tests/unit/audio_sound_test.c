@@ -63,6 +63,7 @@ static void bad_files_are_refused(void **state) {
     const accel_status status = accel__sound_read(accel__path_join(&arena, AUDIO "bad", names[i]), &s);
     if (status != ACCEL_ERROR_FORMAT && status != ACCEL_ERROR_UNSUPPORTED) fail_msg("%s is taken: %d", names[i], status);
     assert_non_null(strstr(accel_last_error(), names[i]));
+    for (const char *at = accel_last_error(); *at; at++) assert_in_range(*at, ' ', '~'); /* text, not the file's bytes */
     assert_null(s.samples);
   }
   accel__arena_free(&arena);
