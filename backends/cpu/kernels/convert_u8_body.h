@@ -196,11 +196,27 @@ V_INLINE void code_block(const cpu_coding *how, const float *x, int64_t ldx, int
   }
 }
 
+/* Three channels of pixels by V; answers how many it did. */
+V_INLINE int64_t code_threes(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, uint8_t *y) {
+  int64_t p = 0;
+#if defined(CONVERT_THREES)
+  const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
+  for (; p + V <= pixels; p += V) {
+    vf c[3];
+    for (int i = 0; i < 3; i++) c[i] = v_min(v_fma(v_load(x + i * ldx + p), factor, zero), most);
+    v_codes_threes(y + 3 * p, c[0], c[1], c[2]);
+  }
+#endif
+  (void)how, (void)x, (void)ldx, (void)pixels, (void)y;
+  return p;
+}
+
 /* Up to four channels, pixel by pixel as a word; whole words are stored where other pixels follow. */
 V_INLINE void code_few(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels, int64_t channels, uint8_t *y,
                        int64_t ldy) {
   const vf factor = v_set(how->factor), zero = v_set(how->zero), most = v_set((float)how->most);
-  for (int64_t p = 0; p < pixels; p += V, y += V * ldy) {
+  int64_t p = channels == 3 && ldy == 3 ? code_threes(how, x, ldx, pixels, y) : 0;
+  for (y += p * ldy; p < pixels; p += V, y += V * ldy) {
     const int64_t n = pixels - p < V ? pixels - p : V;
     uint8_t code[4][V] = {{0}};
     for (int64_t c = 0; c < channels; c++)
