@@ -258,7 +258,8 @@ static void check_words(const cpu_winograd_i16 *g, const float *w, double *error
  */
 static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int extreme) {
   static const char signs[6][7] = {"+0-0+0", "0--++0", "0+--+0", "0--++0", "0+--+0", "0+0-0+"};
-  const char *down = signs[extreme % 6], *right = signs[extreme / 6 % 6];
+  const int at = extreme < 0 ? 0 : extreme;
+  const char *down = signs[at % 6], *right = signs[at / 6 % 6];
   for (int64_t i = 0; i < lines * g->line * g->k; i++) {
     const int64_t line = i / g->k / g->line, pixel = i / g->k % g->line;
     const bool plus = (down[line % 4 + (line % 4 < 2 && line / 4 % 2 ? 4 : 0)] == '+') ==
