@@ -132,9 +132,8 @@ def main(wanted):
         if wanted and name not in wanted:
             continue
         path = folder(name, config)
-        options = dict(dict(vocab_size=400, hard_vocab_limit=False, minloglevel=2, normalization_rule_name="identity"), **how)
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=os.path.join(path, file), **options)
-        os.remove(os.path.join(path, file + ".vocab"))
+        with open(os.path.join(path, file + ".model"), "wb") as f:
+            f.write(make_tokenizer_goldens.sentencepiece_model(text, **{"vocab_size": 400, "normalization_rule_name": "identity", **how}))
         if name.startswith("m2m_100"):
             number(path)
             codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]

@@ -10,11 +10,11 @@ Encodings are written as 32-bit words: pieces; then for each piece its length, i
 points (start, end), word ids (-1 none), sequence ids (-1 none).  An encoding that the package refuses is the one word 0xFFFFFFFF.
 """
 import base64
+import io
 import json
 import os
 import struct
 import sys
-import tempfile
 import zlib
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -226,17 +226,20 @@ def bpe_llama():
     return tok
 
 
+def sentencepiece_model(text, **options):
+    """The bytes of a model trained on lines of text; it names no path of the machine, as one written by the trainer would."""
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_writer=model, hard_vocab_limit=False, minloglevel=2, **options)
+    return model.getvalue()
+
+
 def charsmap(rule):
     """SentencePiece's own character map of that name, from a throw-away model."""
-    import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
-    with tempfile.TemporaryDirectory() as folder:
-        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(training_text()), model_prefix=folder + "/m", vocab_size=300,
-                                                 normalization_rule_name=rule, hard_vocab_limit=False, minloglevel=2)
-        model = sentencepiece_model_pb2.ModelProto()
-        with open(folder + "/m.model", "rb") as f:
-            model.ParseFromString(f.read())
-        return base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(sentencepiece_model(training_text(), vocab_size=300, normalization_rule_name=rule))
+    return base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
 
 
 def unigram(normalizer, pre, specials, unk, rule=None, size=900, byte_fallback=False):

@@ -30,9 +30,7 @@ TEXTS = ["Hello world", "the quick brown fox jumps over the lazy dog", "Zw\u00f6
 
 
 def train(path, text, size, **how):
-    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(text), model_prefix=str(path), vocab_size=size, hard_vocab_limit=False, minloglevel=2,
-                                             **{"normalization_rule_name": "nmt_nfkc", **how})
-    os.remove(f"{path}.vocab")
+    path.write_bytes(make_tokenizer_goldens.sentencepiece_model(text, vocab_size=size, **{"normalization_rule_name": "nmt_nfkc", **how}))
 
 
 def pieces(path):
@@ -43,10 +41,8 @@ def pieces(path):
 def marian_files(path, separate, codes=("fra", "deu"), size=220, identity=False, **config):
     """source.spm, target.spm and vocabularies; some pieces of the source have no id."""
     text = make_tokenizer_goldens.training_text()
-    train(path / "source", text, size, **({"normalization_rule_name": "identity"} if separate or identity else {}))
-    train(path / "target", [" ".join(w[::-1] for w in line.split()) for line in text], size, normalization_rule_name="identity")
-    for side in ("source", "target"):
-        os.rename(path / f"{side}.model", path / f"{side}.spm")
+    train(path / "source.spm", text, size, **({"normalization_rule_name": "identity"} if separate or identity else {}))
+    train(path / "target.spm", [" ".join(w[::-1] for w in line.split()) for line in text], size, normalization_rule_name="identity")
     source, target = ([p for p in pieces(path / f"{side}.spm") if p not in ("<unk>", "<s>", "</s>")] for side in ("source", "target"))
     known = [p for k, p in enumerate(source) if k % 17 != 11]
     both = list(dict.fromkeys(["</s>", "<unk>", *known, *([] if separate else target), *(f">>{c}<<" for c in codes), "<pad>"]))
@@ -112,8 +108,7 @@ def marian():
 
 def t5():
     path = folder("t5")
-    train(path / "spiece", make_tokenizer_goldens.training_text(), 230, normalization_rule_name="identity", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    os.rename(path / "spiece.model", path / "spiece.spm")
+    train(path / "spiece.spm", make_tokenizer_goldens.training_text(), 230, normalization_rule_name="identity", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
     tokenizer = T.T5TokenizerFast(str(path / "spiece.spm"), extra_ids=2)
     os.remove(path / "spiece.spm")
     tokenizer.save_pretrained(path)
@@ -132,7 +127,7 @@ def t5():
 
 def mbart():
     path = folder("mbart")
-    train(path / "sentencepiece.bpe", make_tokenizer_goldens.training_text(), 230, normalization_rule_name="identity")
+    train(path / "sentencepiece.bpe.model", make_tokenizer_goldens.training_text(), 230, normalization_rule_name="identity")
     tokenizer = T.MBartTokenizerFast(str(path / "sentencepiece.bpe.model"), src_lang="en_XX", tgt_lang=None)
     tokenizer.save_pretrained(path)
     (path / "sentencepiece.bpe.model").unlink(missing_ok=True)
