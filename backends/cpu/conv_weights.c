@@ -65,10 +65,12 @@ static cpu_panel panel_of(const cpu_conv *c, const cpu_kernels *k) {
 
 enum { CODED_MOST = 1 << 15 }; /* k whose products are sure to fit a sum of 32 bits: 2^15 255 127 */
 
-/* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes would cost what they save. */
+/* A convolution of whole images over int8 weights.  Few channels are left to fp32: their codes would cost what they save,
+ * those of 7 bits more often, which are also the least exact. */
 static bool coded(const accel_plugin_node *n, const cpu_conv *c, const accel_plugin_format *format, const cpu_kernels *k) {
+  const int64_t least = k->linear[CPU_FORM_I8].x == CPU_X_U7B ? 48 : 16;
   return c->form == CPU_CONV_TILES && c->groups == 1 && format->store == ACCEL_PLUGIN_I8 && !over_rows(n) &&
-         k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= 16 && c->block <= CODED_MOST;
+         k->linear[CPU_FORM_I8].run && c->k >= CPU_X_STEP && c->rows >= least && c->block <= CODED_MOST;
 }
 
 /* k that are neighbours in an image that lies channels last, all of one scale: a row of the kernel, or a tap of those that
