@@ -44,6 +44,13 @@ static bool has_isa(cpu_isa isa) {
       return avx512 && has(leaf7_c, 1u << 11) && has(leaf7_1a, 1u << 5);
   }
 }
+
+/* Whether the newest instructions gain something: vdpbf16ps multiplies pairs twice as fast as vfmadd single ones on AMD's
+ * processors, but half as fast on an Intel Xeon (docs/performance.md), where bf16 weights are better widened. */
+static bool gains(cpu_isa isa) {
+  uint32_t most, b, c, d;
+  return isa != CPU_ISA_AVX512BF16 || (__get_cpuid(0, &most, &b, &c, &d) && b == signature_AMD_ebx);
+}
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 
@@ -51,8 +58,16 @@ static bool has_isa(cpu_isa isa) {
   const unsigned long asimddp = 1ul << 20;
   return isa <= CPU_ISA_NEON || (isa == CPU_ISA_NEONDOT && (getauxval(AT_HWCAP) & asimddp));
 }
+static bool gains(cpu_isa isa) {
+  (void)isa;
+  return true;
+}
 #else
 static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
+static bool gains(cpu_isa isa) {
+  (void)isa;
+  return true;
+}
 #endif
 
 /* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
@@ -84,15 +99,16 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   cpu_isa list[CPU_ISA_COUNT];
   int n = cpu_isa_list(list);
   const char *wanted = getenv("ACCEL_ISA");
+  const cpu_isa usual = list[n > 1 && !gains(list[0])];
   if (refused && size) refused[0] = 0;
-  if (!wanted || !*wanted) return list[0];
+  if (!wanted || !*wanted) return usual;
   if (!strcmp(wanted, "openblas")) return CPU_ISA_SCALAR; /* blas.c */
   for (int i = 0; i < n; i++)
     if (!strcmp(wanted, cpu_isa_name(list[i]))) return list[i];
   if (refused)
     snprintf(refused, size, "ACCEL_ISA is '%.16s', which this machine does not run; unset it or take %s%s%s", wanted,
              cpu_isa_name(list[0]), n > 1 ? " or " : "", n > 1 ? cpu_isa_name(list[n - 1]) : "");
-  return list[0];
+  return usual;
 }
 
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {

@@ -102,8 +102,10 @@ static bool make_weights(const shape *s, const struct form *f, const cpu_kernels
   return true;
 }
 
+/* room: for x as the kernel reads it; converting it counts. */
 static double time_of(const shape *s, const struct form *f, const cpu_kernels *k, const weights *w, const float *x,
-                      float *y) {
+                      void *room, float *y) {
+  const cpu_linear_kernel *kernel = &k->linear[f->form];
   int64_t n = 0;
   double start = now();
   for (; now() - start < SECONDS; n++) {
@@ -116,7 +118,12 @@ static double time_of(const shape *s, const struct form *f, const cpu_kernels *k
                   .store = f->format.store,
                   .y = y,
                   .ldy = s->n};
-    k->linear[f->form].run(&g, 0, s->m, 0, w->count);
+    if (kernel->x != CPU_X_F32) {
+      cpu_convert_rows(k->convert[kernel->x], kernel->x, x, s->k, s->m, s->k, room, NULL, NULL);
+      g.x = room;
+      g.ldx = cpu_x_row(kernel->x, s->k);
+    }
+    kernel->run(&g, 0, s->m, 0, w->count);
   }
   return (now() - start) / (double)n;
 }
@@ -124,8 +131,9 @@ static double time_of(const shape *s, const struct form *f, const cpu_kernels *k
 static bool run(const shape *s, const cpu_kernels *k, const char *only, const char *data, int rounds) {
   weights w[FORMS] = {{0}};
   float *x = huge((size_t)(s->m * s->k) * 4), *y = huge((size_t)(s->m * s->n) * 4);
+  void *room = huge((size_t)(s->m * cpu_x_row(CPU_X_BF16, s->k) * cpu_x_bytes(CPU_X_BF16)));
   static double seconds[FORMS][MAX_ROUNDS], top[MAX_ROUNDS], read[MAX_ROUNDS];
-  if (!x || !y) return fprintf(stderr, "out of memory\n"), false;
+  if (!x || !y || !room) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t i = 0; i < s->m * s->k; i++) x[i] = (float)(i * 2654435761u % 65521) / 65521.0f - 0.5f;
   memset(y, 0, (size_t)(s->m * s->n) * 4);
   for (int f = 0; f < FORMS; f++)
@@ -136,7 +144,7 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
     top[r] = fma_peak(32 * (int)k->vector);
     read[r] = read_rate(data);
     for (int f = 0; f < FORMS; f++)
-      if (w[f].panels) seconds[f][r] = time_of(s, &forms[f], k, &w[f], x, y);
+      if (w[f].panels) seconds[f][r] = time_of(s, &forms[f], k, &w[f], x, room, y);
   }
   double ratio[FORMS];
   for (int f = 0; f < FORMS; f++) {
@@ -158,6 +166,7 @@ static bool run(const shape *s, const cpu_kernels *k, const char *only, const ch
   }
   fflush(stdout);
   free(x);
+  free(room);
   free(y);
   return true;
 }
@@ -185,7 +194,9 @@ int main(int argc, char **argv) {
   cpu_isa list[CPU_ISA_COUNT];
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
     cpu_kernels k;
-    if (isa ? strcmp(isa, cpu_isa_name(list[i])) != 0 : list[i] != CPU_ISA_AVX2 && list[i] != CPU_ISA_AVX512) continue;
+    if (isa ? strcmp(isa, cpu_isa_name(list[i])) != 0
+            : list[i] != CPU_ISA_AVX2 && list[i] != CPU_ISA_AVX512 && list[i] != CPU_ISA_AVX512BF16)
+      continue;
     cpu_kernels_of(list[i], &k);
     for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++)
       if (!given.m && !run(&shapes[j], &k, form, data, rounds)) return 1;

@@ -1,8 +1,14 @@
-/* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c. */
+/* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c; elements of x and the panels
+ * hold GEMM_PER k each, 32 bits in all. */
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
 #include "kernels/tile_body.h"
+
+#if !defined(GEMM_PER)
+#define GEMM_PER    1
+#define GEMM_LINEAR CPU_NAME(linear, GEMM_TILE)
+#endif
 
 /* Few rows: several panels at once. */
 /* clang-format off */
@@ -27,21 +33,25 @@ enum { WIDE_ROWS = 4, WIDE_PANELS = 8 };
 /* Register tiles that share one pass over the panels: their part of x and a panel stay in the second-level cache together.
  * 64 KiB of x was better than 128 KiB and more on an AVX-512 machine with 2 MiB (K 384: 10 %; K 768 and 3072: the same);
  * fewer than 56 rows fetch w too often. */
-static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
-  int64_t wanted = 16384 / (g->k ? g->k : 1) / GEMM_ROWS,
+static int64_t block_tiles(int64_t depth, int64_t tiles) {
+  int64_t wanted = 16384 / (depth ? depth : 1) / GEMM_ROWS,
           blocks = tiles / (wanted < 56 / GEMM_ROWS ? 56 / GEMM_ROWS : wanted);
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
+
+/* Elements from one end of a row to the other, from a row to the next. */
+static int64_t depth_of(const cpu_gemm *g) { return (g->k + GEMM_PER - 1) / GEMM_PER; }
+static int64_t stride_of(const cpu_gemm *g) { return g->ldx / GEMM_PER; }
 
 static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t panel_end) {
   float tile[WIDE_ROWS * WIDE_PANELS * GEMM_COLS] __attribute__((aligned(64))),
       one[WIDE_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const float *x = g->x, *w = g->w;
-  const int64_t size = g->panel_bytes / (int64_t)sizeof(float);
+  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = depth_of(g), ldx = stride_of(g);
   while (panel < panel_end) {
     int panels = panel_end - panel >= wide[rows].panels ? wide[rows].panels : 1;
     int64_t ldc = panels * GEMM_COLS;
-    (panels > 1 ? wide[rows].run : micro_of_rows[rows])(g->k, x + row * g->ldx, g->ldx, w + panel * size, size, tile, ldc,
+    (panels > 1 ? wide[rows].run : micro_of_rows[rows])(depth, x + row * ldx, ldx, w + panel * size, size, tile, ldc,
                                                         w + (panel + panels) * size, 0);
     for (int p = 0; p < panels; p++, panel++) {
       for (int64_t i = 0; i < rows; i++)
@@ -52,30 +62,31 @@ static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel
   }
 }
 
-void CPU_NAME(linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const float *x = g->x, *w = g->w;
-  const int64_t size = g->panel_bytes / (int64_t)sizeof(float);
+  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = depth_of(g), ldx = stride_of(g);
   if (row_end - row <= WIDE_ROWS) {
     if (row < row_end) few_rows(g, row, row_end - row, panel, panel_end);
     return;
   }
   while (row < row_end) {
-    const int64_t tiles = block_tiles(g, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS),
+    const int64_t tiles = block_tiles(depth, (row_end - row + GEMM_ROWS - 1) / GEMM_ROWS),
                   step = MICRO_STEPS * GEMM_COLS / tiles; /* of prefetching */
     int64_t stop = row;
     for (int64_t t = 0; t < tiles; t++) stop += micro_height(row_end - stop);
     for (int64_t p = panel; p < panel_end; p++)
       for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
         rows = micro_height(row_end - i);
-        micro_of_rows[rows](g->k, x + i * g->ldx, g->ldx, w + p * size, size, tile, GEMM_COLS,
-                            w + (p + 1) * size + t * step * (g->k / MICRO_STEPS), step);
+        micro_of_rows[rows](depth, x + i * ldx, ldx, w + p * size, size, tile, GEMM_COLS,
+                            w + (p + 1) * size + t * step * (depth / MICRO_STEPS), step);
         finish(g, tile, i, rows, p);
       }
     row = stop;
   }
 }
 
+#if GEMM_PER == 1
 void CPU_NAME(activate, row)(int act, float alpha, const float *x, float *y, int64_t n) { activate(act, alpha, x, y, n); }
 
 /* Rows of w become columns of a panel, V at a time; missing ones are zeros. */
@@ -90,3 +101,4 @@ void CPU_NAME(pack, column)(const float *w, int64_t ldw, int64_t rows, int64_t k
   for (; j < k; j++)
     for (int64_t i = 0; i < V; i++) panel[j * ldp + i] = i < rows ? w[i * ldw + j] : 0.0f;
 }
+#endif

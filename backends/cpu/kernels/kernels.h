@@ -46,7 +46,7 @@ typedef enum cpu_form {
 /* What a linear kernel reads its x as; all but F32 are converted row by row before. */
 typedef enum cpu_x {
   CPU_X_F32,
-  CPU_X_BF16, /* k rounded up to CPU_X_STEP */
+  CPU_X_BF16, /* rounded to nearest even, denormals to zero; k rounded up to CPU_X_STEP */
   CPU_X_U8,   /* x = (code - zero) * scale, scale and zero of each row; k rounded up to CPU_X_STEP */
   CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
   CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
@@ -359,7 +359,7 @@ typedef struct cpu_kernels {
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
-/* The one to use: the newest, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be
+/* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be
  * obeyed. */
 cpu_isa cpu_isa_choose(char *refused, size_t size);
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out);

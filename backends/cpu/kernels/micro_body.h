@@ -1,6 +1,7 @@
 /* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after
  * vec_<isa>.h.
  *
+ * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.
  * COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.  Every
  * element is one chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does
  * not depend on its batch. */
@@ -9,6 +10,9 @@
 
 #include <stdbool.h>
 
+#if !defined(MICRO_ADD)
+#define MICRO_ADD(sum, a, b) v_accumulate(sum, a, b)
+#endif
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
@@ -28,7 +32,7 @@ V_INLINE void micro_step(const int rows, const int panels, const char *const *x,
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     vf w = v_set(((const float *)(x[i / 4] + (i % 4 == 3 ? row3 : i % 4 * row)))[u]);
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { v_accumulate(&sum[i][j], w, y[j]); }
+    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { MICRO_ADD(&sum[i][j], w, y[j]); }
   }
   v_fence();
 }
