@@ -52,14 +52,16 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
                      .tiles = w->tiles,
                      .n = w->n,
                      .x = j->c.x + (image * w->groups + group) * j->c.channels * size_in,
-                     .w = w->packed + group * w->tiles * w->height * w->k,
+                     .w = w->packed + group * w->tiles * w->height * cpu_conv_depth(w),
                      .y = j->c.y + (image * j->c.outputs + group * j->c.w->rows) * size_out,
                      .ldy = size_out,
                      .bias = j->c.bias ? j->c.bias + group * j->c.w->rows : NULL,
                      .act = j->c.act,
                      .alpha = j->c.alpha};
   if (j->c.residual) g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
-  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->c.kernels->winograd : j->c.kernels->conv;
+  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->c.kernels->winograd
+                     : w->form == CPU_CONV_PAIRS  ? j->c.kernels->conv_pairs
+                                                  : j->c.kernels->conv;
   run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
       cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
       j->workspace + worker * j->room);

@@ -6,6 +6,7 @@
 
 #include "conv_weights.h"
 #include "cpu.h"
+#include "formats/bf16.h"
 #include "kit/scalar.h"
 #include "ops.h"
 #include "pack.h"
@@ -115,7 +116,7 @@ static void cut(cpu_conv *c, const cpu_kernels *k) {
 static int64_t floats_of(const cpu_conv *c) {
   if (c->form == CPU_CONV_I8) return (int64_t)((c->panel_bytes + c->word_bytes) / sizeof(float)) * c->tiles;
   int64_t rows = c->form <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
-  return c->groups * rows * c->k * (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
+  return c->groups * rows * cpu_conv_depth(c) * (c->form == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
 }
 
 typedef struct packing {
@@ -192,7 +193,7 @@ static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plu
   if (c->form == CPU_CONV_I8) return pack_panel(p, index, rows, error);
   const int64_t group = index / c->tiles, row = index % c->tiles * c->height,
                 have = c->rows - row < c->height ? c->rows - row : c->height;
-  float *to = c->packed + index * c->k * c->height;
+  float *to = c->packed + index * cpu_conv_depth(c) * c->height;
   if (c->form == CPU_CONV_WINOGRAD) return pack_winograd(p, index, rows, error);
   if (c->form == CPU_CONV_TRANSPOSED) {
     for (int64_t k = 0; k < c->k; k++) {
@@ -204,7 +205,12 @@ static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plu
     return ACCEL_PLUGIN_OK;
   }
   int32_t rc = read_rows(p, group * c->rows + row, have, rows, error);
-  for (int64_t k = 0; !rc && k < c->k; k++)
+  const bool pairs = c->form == CPU_CONV_PAIRS;
+  for (int64_t k = 0; !rc && pairs && k < 2 * cpu_conv_depth(c); k++)
+    for (int64_t i = 0; i < c->height; i++)
+      ((uint16_t *)to)[(k / 2 * c->height + i) * 2 + k % 2] =
+          i < have && k < c->k ? accel_f32_to_bf16(rows[i * c->k + k]) : 0;
+  for (int64_t k = 0; !rc && !pairs && k < c->k; k++)
     for (int64_t i = 0; i < c->height; i++) to[k * c->height + i] = i < have ? rows[i * c->k + k] : 0.0f;
   return rc;
 }
@@ -288,6 +294,8 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
     c->form = CPU_CONV_WINOGRAD;
     c->n = window;
     c->k = w->dim[1];
+  } else if (c->form == CPU_CONV_TILES && format->store == ACCEL_PLUGIN_BF16 && kernels->conv_pairs) {
+    c->form = CPU_CONV_PAIRS;
   }
   cut(c, kernels);
   if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))

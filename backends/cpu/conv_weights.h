@@ -7,6 +7,7 @@
 
 typedef enum cpu_conv_form {
   CPU_CONV_TILES,      /* cpu_conv_gemm.w of each group, one after the other */
+  CPU_CONV_PAIRS,      /* the same in pairs of bf16 */
   CPU_CONV_WINOGRAD,   /* cpu_winograd_fn's w */
   CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
   CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
@@ -27,11 +28,13 @@ typedef struct cpu_conv {
                            of a block that is all of them (cpu_windows); else 0 */
   uint64_t panel_bytes; /* I8 */
   uint64_t word_bytes;  /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
-  float *packed;        /* fp32, whatever the weight is stored in; I8: panels */
+  float *packed;        /* fp32, whatever the weight is stored in; PAIRS: bf16; I8: panels */
 } cpu_conv;
 
-/* I8: k of a panel. */
-static inline int64_t cpu_conv_depth(const cpu_conv *c) { return c->part ? c->block : c->k; }
+/* k of a panel or tile, padding and all; PAIRS: pairs of them. */
+static inline int64_t cpu_conv_depth(const cpu_conv *c) {
+  return c->form == CPU_CONV_PAIRS ? (c->k + 1) / 2 : c->part ? c->block : c->k;
+}
 
 typedef struct cpu_convs {
   cpu_conv *at;

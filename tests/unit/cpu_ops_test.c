@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "formats/bf16.h"
 #include "kernels/kernels.h"
 #include "pack.h"
 
@@ -109,7 +110,29 @@ static double under(const cpu_plane *p, const float *x, int64_t oy, int64_t ox, 
   return y < 0 || y >= p->in[0] || c < 0 || c >= p->in[1] ? outside : x[y * p->in[1] + c];
 }
 
-static void test_conv(void) {
+/* w[rows][k] as tiles of fp32, or of pairs of bf16. */
+static float *pack_conv(const float *w, int64_t rows, int64_t k, int64_t height, bool pairs) {
+  const int64_t tiles = (rows + height - 1) / height, depth = pairs ? (k + 1) / 2 : k;
+  float *packed = guard(tiles * depth * height);
+  for (int64_t t = 0; t < tiles; t++)
+    for (int64_t j = 0; j < (pairs ? 2 * depth : k); j++)
+      for (int64_t i = 0; i < height; i++) {
+        const float v = j < k && t * height + i < rows ? w[(t * height + i) * k + j] : 0.0f;
+        if (pairs)
+          ((uint16_t *)packed)[((t * depth + j / 2) * height + i) * 2 + j % 2] = accel_f32_to_bf16(v);
+        else
+          packed[(t * k + j) * height + i] = v;
+      }
+  return packed;
+}
+
+static float *rounded(float *x, int64_t n) {
+  for (int64_t i = 0; i < n; i++) x[i] = accel_bf16_to_f32(accel_f32_to_bf16(x[i]));
+  return x;
+}
+
+/* pairs: of operands that are bf16 already, so that only sums are rounded. */
+static void check_conv(cpu_conv_fn *run, bool pairs) {
   for (int round = 0; round < 60; round++) {
     cpu_plane p = random_plane(round % 8 == 0 ? 90 : 24);
     if (round % 6 == 5) p = point_plane(90);
@@ -119,20 +142,17 @@ static void test_conv(void) {
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
     g.height = (rows + tiles - 1) / tiles;
     tiles = (rows + g.height - 1) / g.height;
-    float *w = filled(rows * g.k), *packed = guard(tiles * g.k * g.height), *y = guard(rows * g.ldy),
+    float *w = filled(rows * g.k), *x = filled(channels * cpu_area(p.in)), *y = guard(rows * g.ldy),
           *again = guard(rows * g.ldy);
-    for (int64_t t = 0; t < tiles; t++)
-      for (int64_t k = 0; k < g.k; k++)
-        for (int64_t i = 0; i < g.height; i++)
-          packed[(t * g.k + k) * g.height + i] = t * g.height + i < rows ? w[(t * g.height + i) * g.k + k] : 0.0f;
-    g.x = filled(channels * cpu_area(p.in));
-    g.w = packed;
+    if (pairs) rounded(w, rows * g.k), rounded(x, channels * cpu_area(p.in));
+    g.x = x;
+    g.w = pack_conv(w, rows, g.k, g.height, pairs);
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * g.ldy) : NULL;
     g.act = round % 2 ? round % 5 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(CPU_CONV_WORKSPACE);
-    kernels.conv(&g, 0, g.ldy, 0, tiles, workspace);
+    run(&g, 0, g.ldy, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
       for (int64_t i = 0; i < g.ldy; i++) {
         double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * g.ldy + i] : 0.0);
@@ -146,12 +166,17 @@ static void test_conv(void) {
     g.y = again; /* in pieces: the same bits */
     int64_t cut = g.ldy > kernels.panel_cols ? kernels.panel_cols : g.ldy;
     for (int64_t t = 0; t < tiles; t++) {
-      kernels.conv(&g, cut, g.ldy, t, t + 1, workspace);
-      kernels.conv(&g, 0, cut, t, t + 1, workspace);
+      run(&g, cut, g.ldy, t, t + 1, workspace);
+      run(&g, 0, cut, t, t + 1, workspace);
     }
     assert_memory_equal(y, again, (size_t)(rows * g.ldy) * 4);
     release();
   }
+}
+
+static void test_conv(void) {
+  check_conv(kernels.conv, false);
+  if (kernels.conv_pairs) check_conv(kernels.conv_pairs, true);
 }
 
 /* Scales of channels and weights from 1 to 10^6 and means far from 0: errors are measured by the sizes of what is summed. */

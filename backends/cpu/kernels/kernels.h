@@ -331,7 +331,8 @@ typedef struct cpu_kernels {
   cpu_store_fn *store;
   cpu_accumulate_fn *accumulate;
   cpu_rope_fn *rope;
-  cpu_conv_fn *conv; /* ops.h */
+  cpu_conv_fn *conv;             /* ops.h */
+  cpu_conv_pairs_fn *conv_pairs; /* NULL: bf16 is not multiplied faster here */
   cpu_winograd_fn *winograd;
   cpu_winograd_i16_fn *winograd_i16; /* NULL: words are not multiplied fast here */
   cpu_depthwise_fn *depthwise;
@@ -359,8 +360,8 @@ typedef struct cpu_kernels {
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);
 const char *cpu_isa_name(cpu_isa isa); /* "avx512", "avx2", "scalar": the values of ACCEL_ISA */
-/* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when ACCEL_ISA cannot be
- * obeyed. */
+/* The one to use: the newest that gains something, or what ACCEL_ISA names.  `refused` (may be NULL) gets a sentence when
+ * ACCEL_ISA cannot be obeyed. */
 cpu_isa cpu_isa_choose(char *refused, size_t size);
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out);
 

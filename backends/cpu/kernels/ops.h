@@ -15,14 +15,15 @@ static inline int64_t cpu_area(const int64_t d[2]) { return d[0] * d[1]; }
 
 /* One group of one image: y[rows, pixels] = act(w[rows, k] column[k, pixels] + bias + residual), column[(c, ky, kx), (oy,
  * ox)] = x[c, oy * stride - begin + ky * dilation, ..] or 0 outside.  Every element is one chain of fused multiply-adds
- * over ascending k: what it is does not depend on the split. */
+ * over ascending k: what it is does not depend on the split.  In pairs, w and the columns are rounded to bf16 and an element
+ * adds two k at a time. */
 typedef struct cpu_conv_gemm {
   cpu_plane plane;
   int64_t rows, height; /* output channels, and those of one tile of w (at most tile_rows) */
   int64_t k;            /* input channels * kernel[0] * kernel[1] */
   int64_t tiles, n;     /* of w, and n; cpu_winograd_fn only */
   const float *x;       /* [channels][in[0]][in[1]] */
-  const float *w;       /* tiles [ceil(rows / height)][k][height], missing rows zero */
+  const float *w;       /* tiles [ceil(rows / height)][k][height], missing rows zero; pairs: [(k + 1) / 2][height][2] bf16 */
   float *y;             /* [rows][ldy] */
   int64_t ldy;
   const float *bias, *residual; /* [rows], and laid out like y; each may be NULL */
@@ -39,6 +40,7 @@ enum { CPU_WINOGRAD_ROOM = 1 << 19, CPU_WINOGRAD_LEAST = 64 }; /* floats of x an
 /* Pixels [pixel, pixel_end) of tiles [tile, tile_end). */
 typedef void cpu_conv_fn(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end,
                          float *workspace);
+typedef cpu_conv_fn cpu_conv_pairs_fn;
 
 /* The same for a 3x3 kernel, stride 1, dilation 1, by Winograd's F(n x n, 3x3), n 4 or 2: the plane is cut into windows of
  * n x n pixels, and where the direct way multiplies 9 times for a pixel this one does (n + 2)^2 times for n^2.

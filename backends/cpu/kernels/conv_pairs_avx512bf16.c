@@ -1,0 +1,10 @@
+/* conv_pairs_avx512bf16.c - convolutions of bf16 for AVX-512 BF16. */
+#include "kernels/pairs_avx512bf16.h"
+
+#define GEMM_ROWS           14
+#define GEMM_VECS           2
+#define CONV_PER            2
+#define CONV_NAME           accel_f32_conv_pairs_14x32__avx512bf16
+#define CONV_ADD(sum, a, b) v_add_pairs(sum, a, b)
+#define CONV_PAIR_UP(a, b)  v_pair_up(a, b)
+#include "kernels/conv_gemm_body.h"

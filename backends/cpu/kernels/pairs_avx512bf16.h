@@ -1,0 +1,18 @@
+/* pairs_avx512bf16.h - floats that are pairs of bf16: two products an instruction, with fp32 sums between them.  vdpbf16ps
+ * reads denormals as zeros and gives none, and rounds to nearest. */
+#ifndef ACCEL_CPU_PAIRS_AVX512BF16_H
+#define ACCEL_CPU_PAIRS_AVX512BF16_H
+
+#include "kernels/vec_avx512.h"
+
+V_INLINE __m512bh v_pairs(vf x) { return (__m512bh)_mm512_castps_si512(x); }
+V_INLINE void v_add_pairs(vf *sum, vf a, vf b) { *sum = _mm512_dpbf16_ps(*sum, v_pairs(a), v_pairs(b)); }
+
+/* Lane by lane the pair of a, then b, rounded to nearest even. */
+V_INLINE vf v_pair_up(vf a, vf b) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
+                                         20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+}
+
+#endif
