@@ -5,7 +5,7 @@
  * a range of its keys, whose results are then merged in order.  Rows do not know of each other and ranges of keys start at
  * fixed places of their sequence, so results do not depend on how many tasks there are.
  *
- * At int8 the products of encoders are of codes, too (docs/decisions.md): takes_codes. */
+ * At int8 the products of encoders are of codes, too, at bf16 of bf16 (docs/decisions.md): takes_codes, takes_bf16. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -345,6 +345,11 @@ static bool takes_codes(const job *j, const cpu_attention *a) {
          a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;
 }
 
+/* Of bf16; sessions stay with fp32, so that a prompt gives the same at once and token by token. */
+static bool takes_bf16(const job *j, const cpu_attention *a) {
+  return j->s->bf16 && j->s->kernels.attention_bf16 && !j->state && !a->relative_row && !a->part;
+}
+
 /* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
 static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, int64_t row, int64_t row_end,
                      float *workspace) {
@@ -371,6 +376,8 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
     j->s->kernels.decode(&a, row, row_end);
   else if (takes_codes(j, &a))
     j->s->kernels.attention_i8(&a, row, row_end, workspace);
+  else if (takes_bf16(j, &a))
+    j->s->kernels.attention_bf16(&a, row, row_end, workspace);
   else
     j->s->kernels.attention(&a, row, row_end, workspace);
 }

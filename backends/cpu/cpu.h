@@ -54,7 +54,7 @@ typedef struct cpu_limits cpu_limits; /* limit.c */
 typedef struct cpu_self {
   const accel_plugin_program *program;
   cpu_kernels kernels;
-  bool codes;          /* the precision is int8: attention may multiply 8-bit codes */
+  bool codes, bf16;    /* the precision is int8, bf16: attention may multiply 8-bit codes, bf16 */
   cpu_sgemm_fn *sgemm; /* OpenBLAS runs the linear nodes it takes; NULL: our kernels do */
   cpu_weight *weight;  /* [n_weight] */
   cpu_linear *linear;

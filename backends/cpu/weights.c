@@ -392,6 +392,7 @@ int32_t cpu_open(kit_open *open, void **self, accel_plugin_error *error) {
   if (kv == ACCEL_PLUGIN_F16 || kv == ACCEL_PLUGIN_BF16 || kv == ACCEL_PLUGIN_I8) open->kv_dtype = kv;
   cpu_kernels_of(isa, &s->kernels);
   s->codes = !strncmp(open->options->precision.name, "int8", sizeof open->options->precision.name);
+  s->bf16 = !strncmp(open->options->precision.name, "bf16", sizeof open->options->precision.name);
   if (cpu_blas_wanted(isa)) s->sgemm = cpu_blas_open();
   if (!s->sgemm && getenv("ACCEL_ISA") && !strcmp(getenv("ACCEL_ISA"), "openblas"))
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,

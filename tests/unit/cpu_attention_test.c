@@ -20,6 +20,7 @@ typedef struct attention {
   int64_t rows;
   float *rel_k, *rel_q; /* row-major [relative rows][dk] */
   int64_t relative_rows;
+  bool bf16; /* factors are rounded to it */
 } attention;
 
 /* ---- what is expected ---- */
@@ -32,6 +33,11 @@ static double element(const cpu_attention *a, const char *row, int64_t scale_at,
     return memcpy(&scale, row + scale_at, sizeof scale), (double)scale * ((const int8_t *)row)[d];
   uint16_t bits = ((const uint16_t *)row)[d];
   return a->kv == ACCEL_PLUGIN_F16 ? accel_fp16_to_f32(bits) : accel_bf16_to_f32(bits);
+}
+
+/* What is multiplied for x. */
+static double factor(const attention *t, double x) {
+  return t->bf16 ? (double)accel_bf16_to_f32(accel_f32_to_bf16((float)x)) : x;
 }
 
 static int64_t ahead(const cpu_attention *a, int64_t i, int64_t j) {
@@ -49,7 +55,8 @@ static double score(const attention *t, int64_t i, int64_t j) {
   const cpu_attention *a = &t->a;
   double s = 0, side = 0;
   int64_t d = ahead(a, i, j);
-  for (int64_t c = 0; c < a->dk; c++) s += (double)a->q[i * a->ldq + c] * element(a, cpu_key_at(a, j), a->k_scale, c);
+  for (int64_t c = 0; c < a->dk; c++)
+    s += factor(t, a->q[i * a->ldq + c]) * factor(t, element(a, cpu_key_at(a, j), a->k_scale, c));
   s *= a->scale;
   if (a->softcap > 0) s = a->softcap * tanh(s / a->softcap);
   if (a->bias) s += a->bias[i * a->bias_row + j * a->bias_column];
@@ -87,8 +94,8 @@ static void check_attention(const attention *t) {
     for (int64_t j = 0; j < a->keys; j++) w[j] = sum > 0 ? w[j] / sum : 0;
     for (int64_t d = 0; d < a->dv; d++) {
       double y = 0;
-      for (int64_t j = 0; j < a->keys; j++) y += w[j] * element(a, cpu_value_at(a, j), a->v_scale, d);
-      check("attention", a->y[i * a->ldy + d], y, 2e-5);
+      for (int64_t j = 0; j < a->keys; j++) y += w[j] * factor(t, element(a, cpu_value_at(a, j), a->v_scale, d));
+      check("attention", a->y[i * a->ldy + d], y, t->bf16 ? 0x1p-8 : 2e-5); /* weights are rounded, too */
     }
     for (int64_t j = 0; a->probs && j < a->probs_columns; j++)
       check("probabilities", a->probs[i * a->ldp + j], j < a->keys ? w[j] : 0, 1e-5);
@@ -286,19 +293,27 @@ static cpu_attention_plan plan_of(const cpu_attention *a) {
 
 /* ---- tests ---- */
 
-static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+static void run_kernel(cpu_attention_fn *run, bool bf16, int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv,
+                       bool paged, int kind) {
   attention t = make(rows, keys, dk, dv, kv, paged, kind);
+  t.bf16 = bf16;
   cpu_attention_plan plan = plan_of(&t.a);
   float *workspace = guard(plan.all);
-  kernels.attention(&t.a, 0, rows, workspace);
+  run(&t.a, 0, rows, workspace);
   check_attention(&t);
   float *again = guard((rows - 1) * t.a.ldy + dv), *first = t.a.y; /* in two calls, wherever they meet: the same bits */
   const int64_t middle = pick(0, (int)rows - 1);
   t.a.y = again;
-  kernels.attention(&t.a, middle, rows, workspace);
-  if (middle) kernels.attention(&t.a, 0, middle, workspace);
+  run(&t.a, middle, rows, workspace);
+  if (middle) run(&t.a, 0, middle, workspace);
   for (int64_t i = 0; i < rows; i++) assert_int_equal(memcmp(first + i * t.a.ldy, again + i * t.a.ldy, (size_t)dv * 4), 0);
   release();
+}
+
+static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged, int kind) {
+  run_kernel(kernels.attention, false, rows, keys, dk, dv, kv, paged, kind);
+  if (kernels.attention_bf16 && kind != DISENTANGLED)
+    run_kernel(kernels.attention_bf16, true, rows, keys, dk, dv, kv, paged, kind);
 }
 
 static int dtype_of(int i) { return (int[]){ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_I8}[i % 4]; }

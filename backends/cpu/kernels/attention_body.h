@@ -5,7 +5,9 @@
  * score, sum and values from tile to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS
  * keys are one tile, packed once for all rows.  decode_head: few rows, keys and values are read once where they lie. What
  * lies outside a row's window is never computed when positions are row numbers.  The order of every sum depends on the
- * sequence alone, not on threads or batch. */
+ * sequence alone, not on threads or batch.
+ *
+ * With ATTENTION_PER 2 (attention_bf16_<isa>.c) queries, keys, weights and values are multiplied as pairs of bf16. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -13,7 +15,19 @@
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
 
+#if !defined(ATTENTION_PER)
+#define ATTENTION_PER           1
+#define ATTENTION_HEAD          CPU_NAME(attention, head)
+#define ATTENTION_PAIR_UP(a, b) attention_first(a, b)
+V_INLINE vf attention_first(vf a, vf b) {
+  (void)b;
+  return a;
+}
+#endif
+
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+/* Elements of n factors. */
+static int64_t depth_of(int64_t n) { return (n + ATTENTION_PER - 1) / ATTENTION_PER; }
 
 /* ---- keys and values as fp32 ---- */
 
@@ -34,7 +48,7 @@ V_INLINE float scale_of(const int kv, const void *row, int64_t at) {
   return scale;
 }
 
-/* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [dk][GEMM_COLS]. */
+/* Key rows j .. of the sequence, at most GEMM_COLS, become columns of a panel [depth of dk][GEMM_COLS]. */
 V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *panel) {
   for (int64_t c = 0; c < GEMM_COLS; c += V) {
     const void *row[V];
@@ -45,24 +59,29 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
       for (int64_t i = 0; kv == ACCEL_PLUGIN_I8 && i < V; i++)
         if (row[i]) x[i] = v_mul(x[i], v_set(scale_of(kv, row[i], a->k_scale)));
       v_transpose(x);
-      for (int64_t i = 0; i < V && d + i < a->dk; i++) v_store(panel + (d + i) * GEMM_COLS + c, x[i]);
+      for (int64_t i = 0; i < V && d + i < a->dk; i += ATTENTION_PER)
+        v_store(panel + (d + i) / ATTENTION_PER * GEMM_COLS + c, ATTENTION_PAIR_UP(x[i], x[(i + 1) % V]));
     }
   }
 }
 
-/* Value rows from .. to-1 as panels [count][GEMM_COLS], `stride` floats from one to the next. */
+/* Columns c .. of value row j, fewer than `to`; else zeros. */
+V_INLINE vf value_at(const int kv, const cpu_attention *a, int64_t j, int64_t to, int64_t c) {
+  if (j >= to || c >= a->dv) return v_zero();
+  const char *row = cpu_value_at(a, j);
+  const vf x = load_kv(kv, row, c, a->dv - c);
+  return kv == ACCEL_PLUGIN_I8 ? v_mul(x, v_set(scale_of(kv, row, a->v_scale))) : x;
+}
+
+/* Value rows from .. to-1 as panels [depth of count][GEMM_COLS], `stride` floats from one to the next. */
 V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to, int64_t stride, float *panels) {
-  for (int64_t j = from; j < to; j++) {
-    const char *row = cpu_value_at(a, j);
-    const vf scale = v_set(scale_of(kv, row, a->v_scale));
+  for (int64_t j = from; j < to; j += ATTENTION_PER)
     for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
-      float *at = panels + c / GEMM_COLS * stride + (j - from) * GEMM_COLS;
+      float *at = panels + c / GEMM_COLS * stride + (j - from) / ATTENTION_PER * GEMM_COLS;
       MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V) {
-        vf x = c + i < a->dv ? load_kv(kv, row, c + i, a->dv - c - i) : v_zero();
-        v_store(at + i, kv == ACCEL_PLUGIN_I8 ? v_mul(x, scale) : x);
+        v_store(at + i, ATTENTION_PAIR_UP(value_at(kv, a, j, to, c + i), value_at(kv, a, j + 1, to, c + i)));
       }
     }
-  }
 }
 
 /* c[rows, panels * GEMM_COLS] = a b, b packed */
@@ -78,7 +97,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
 /* A strip of query rows, and the packed keys and values that it shares with others. */
 typedef struct block {
   const cpu_attention *a;
-  float *k, *v, *score, *position, *key_side, *total; /* in the workspace */
+  float *k, *v, *q, *score, *position, *key_side, *total; /* in the workspace; q: of pairs only */
   int64_t lds, strip;
   int64_t row, rows, low, high; /* query rows of the strip; keys that any of them sees */
   int64_t tile, tile_end;       /* keys at hand: everything in the workspace counts from `tile` */
@@ -239,11 +258,15 @@ static void values(const block *b, float *total, int64_t columns, const float *f
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile, stride = b->lds * GEMM_COLS;
+#if ATTENTION_PER == 2
+  for (int64_t i = 0; i < b->rows; i++) /* over themselves */
+    v_narrow_row(b->score + i * b->lds + low, high - low, high - low, b->score + i * b->lds + low);
+#endif
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](high - low, b->score + i * b->lds + low, b->lds, b->v + d / GEMM_COLS * stride + low * GEMM_COLS, 0,
-                       tile, GEMM_COLS, b->v, 0);
+      micro_of_rows[n](depth_of(high - low), b->score + i * b->lds + low, b->lds,
+                       b->v + d / GEMM_COLS * stride + low / ATTENTION_PER * GEMM_COLS, 0, tile, GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
           vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);
@@ -287,9 +310,9 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
 static void pack_tile(const block *b, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int64_t from = low / GEMM_COLS * GEMM_COLS;
-#define PACK(kv)                                                                                      \
-  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * a->dk); \
-  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) * GEMM_COLS)
+#define PACK(kv)                                                                                                \
+  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * depth_of(a->dk)); \
+  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / ATTENTION_PER * GEMM_COLS)
   FOR_KV(PACK)
 #undef PACK
   for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++) b->position[j] = position_of(a, b->tile + j);
@@ -298,9 +321,15 @@ static void pack_tile(const block *b, int64_t low, int64_t high) {
 static void scores(const block *b) {
   const cpu_attention *a = b->a;
   const float *q = a->q + b->row * a->ldq;
+  int64_t ldq = a->ldq;
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-  product(b->rows, a->dk, q, a->ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
+#if ATTENTION_PER == 2
+  ldq = cpu_attention_pairs(a->dk);
+  for (int64_t i = 0; i < b->rows; i++) v_narrow_row(q + i * a->ldq, a->dk, a->dk, b->q + i * ldq);
+  q = b->q;
+#endif
+  product(b->rows, depth_of(a->dk), q, ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
   if (a->rel_k)
     product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
             a->relative_columns);
@@ -364,7 +393,7 @@ static void run_block(block *b, int64_t row, int64_t row_end, int64_t columns) {
   for (int64_t r = row; r < row_end; r++) hand_over(a, r, &s[r - row], b->total + (r - row) * columns);
 }
 
-void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
+void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const bool whole = a->probs || a->relative_row;
   const cpu_attention_plan plan =
       cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, whole, GEMM_ROWS, GEMM_COLS);
@@ -375,6 +404,7 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
   b.key_side = workspace + plan.key_side;
   b.score = workspace + plan.score;
   b.total = workspace + plan.total;
+  b.q = workspace + plan.q;
   if (a->keys > 0 && !tiles) pack_tile(&b, 0, a->keys);
   if (a->keys > 0 && a->rel_q)
     product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side, a->relative_columns);
@@ -385,6 +415,8 @@ void CPU_NAME(attention, head)(const cpu_attention *a, int64_t row, int64_t row_
     run_strip(&b);
   }
 }
+
+#if ATTENTION_PER == 1
 
 /* ---- few rows ---- */
 
@@ -661,3 +693,4 @@ void CPU_NAME(decode, head)(const cpu_attention *a, int64_t row, int64_t row_end
   for (; row < row_end; row += most) FOR_KV(DECODE)
 #undef DECODE
 }
+#endif

@@ -191,6 +191,8 @@ typedef struct cpu_attention {
   float *part; /* [i][2 + dv]: largest score, sum of exponentials and sum of values instead of y, sinks left out; or NULL */
 } cpu_attention;
 typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace);
+/* The same with all factors rounded to bf16, denormals to zero; without disentangled terms. */
+typedef cpu_attention_fn cpu_attention_bf16_fn;
 /* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
 typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
 
@@ -208,10 +210,12 @@ static inline const char *cpu_value_at(const cpu_attention *a, int64_t j) {
 
 /* Where things lie in the workspace, in floats. */
 typedef struct cpu_attention_plan {
-  int64_t keys, columns;                            /* keys of a tile and dv, rounded up to whole panels */
-  int64_t v, position, key_side, score, total, all; /* offsets, and all of it */
-  int64_t rows, strip;                              /* of a block and of a part of it, whole register tiles */
+  int64_t keys, columns;                               /* keys of a tile and dv, rounded up to whole panels */
+  int64_t v, position, key_side, score, total, q, all; /* offsets, and all of it */
+  int64_t rows, strip;                                 /* of a block and of a part of it, whole register tiles */
 } cpu_attention_plan;
+/* Floats of a query row as pairs of bf16. */
+static inline int64_t cpu_attention_pairs(int64_t dk) { return (dk + 15) / 16 * 8; }
 /* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
 static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv, int64_t relative_columns,
                                                       int whole, int64_t tile_rows, int64_t panel_cols) {
@@ -226,7 +230,8 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   p.key_side = p.position + p.keys;
   p.score = (p.key_side + tile * relative_columns + 15) / 16 * 16;
   p.total = p.score + p.strip * (p.keys + relative_columns) + 16;
-  p.all = p.total + p.rows * p.columns;
+  p.q = p.total + p.rows * p.columns;
+  p.all = p.q + p.strip * cpu_attention_pairs(dk);
   return p;
 }
 
@@ -320,7 +325,8 @@ typedef struct cpu_kernels {
   cpu_convert_fn *convert[CPU_X_COUNT];
   cpu_pack_fn *pack;
   cpu_attention_fn *attention;
-  cpu_attention_i8_fn *attention_i8; /* NULL: codes are not multiplied faster here */
+  cpu_attention_i8_fn *attention_i8;     /* NULL: codes are not multiplied faster here */
+  cpu_attention_bf16_fn *attention_bf16; /* NULL: nor is bf16 */
   cpu_decode_fn *decode;
   cpu_norm_fn *norm;
   cpu_softmax_fn *softmax;

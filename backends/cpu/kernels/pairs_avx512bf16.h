@@ -15,4 +15,13 @@ V_INLINE vf v_pair_up(vf a, vf b) {
   return _mm512_castsi512_ps(_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
 }
 
+/* x[n] as bf16 at y, which may lie at x, and zeros behind them up to a multiple of 16 that is not below `padded`. */
+V_INLINE void v_narrow_row(const float *x, int64_t n, int64_t padded, void *y) {
+  __m256i *to = y;
+  int64_t j = 0;
+  for (; j + 2 * V <= n; j += 2 * V, to += 2)
+    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(v_load(x + j + V), v_load(x + j)));
+  for (; j < padded; j += V) _mm256_storeu_si256(to++, (__m256i)_mm512_cvtneps_pbh(v_loadn(x + j, j < n ? n - j : 0)));
+}
+
 #endif
