@@ -59,9 +59,10 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
                      .act = j->c.act,
                      .alpha = j->c.alpha};
   if (j->c.residual) g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
-  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? j->c.kernels->winograd
-                     : w->form == CPU_CONV_PAIRS  ? j->c.kernels->conv_pairs
-                                                  : j->c.kernels->conv;
+  const cpu_kernels *k = j->c.kernels;
+  cpu_conv_fn *run = w->form == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
+                     : w->pairs                   ? k->conv_pairs
+                                                  : k->conv;
   run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
       cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
       j->workspace + worker * j->room);
@@ -443,7 +444,9 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   }
   const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
-  const int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all) : room_of(&p, w[1] == 1 && groups > 1);
+  int64_t room = n ? aligned(cpu_winograd_layout(&p, n, w[0], w[1]).all) : room_of(&p, w[1] == 1 && groups > 1);
+  const int64_t pairs = n && kernels->winograd_pairs ? aligned(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
+  if (room < pairs) room = pairs;
   const uint64_t bytes = (uint64_t)(room * workers) * sizeof(float),
                  coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);
   return bytes > coded ? bytes : coded;

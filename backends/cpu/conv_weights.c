@@ -173,17 +173,31 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
   return rc;
 }
 
+/* Element k of row i of a tile in pairs; the last k of an odd number is followed by zero. */
+static void put_pair(const cpu_conv *c, float *tile, int64_t k, int64_t i, float value) {
+  uint16_t *pair = (uint16_t *)(tile + k / 2 * c->height + i);
+  pair[k % 2] = accel_f32_to_bf16(value);
+  if (k % 2 == 0) pair[1] = 0;
+}
+
 /* Tile `index` at all points. */
 static int32_t pack_winograd(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
   const cpu_conv *c = p->c;
   const int64_t row = index * c->height, have = c->rows - row < c->height ? c->rows - row : c->height;
-  const int64_t step = c->tiles * c->k * c->height;
-  float *to = c->packed + index * c->k * c->height;
+  const int64_t step = c->tiles * cpu_conv_depth(c) * c->height, points = cpu_winograd_points(c->n);
+  float *to = c->packed + index * cpu_conv_depth(c) * c->height, one[CPU_WINOGRAD_MOST * CPU_WINOGRAD_MOST];
   int32_t rc = read_rows(p, row, have, rows, error);
   memset(rows + have * c->k * WINOGRAD_TAPS, 0, (size_t)((c->height - have) * c->k * WINOGRAD_TAPS) * sizeof *rows);
   for (int64_t k = 0; !rc && k < c->k; k++)
-    for (int64_t i = 0; i < c->height; i++)
-      cpu_winograd_weights(c->n, rows + (i * c->k + k) * WINOGRAD_TAPS, to + k * c->height + i, step);
+    for (int64_t i = 0; i < c->height; i++) {
+      const float *from = rows + (i * c->k + k) * WINOGRAD_TAPS;
+      if (!c->pairs) {
+        cpu_winograd_weights(c->n, from, to + k * c->height + i, step);
+        continue;
+      }
+      cpu_winograd_weights(c->n, from, one, 1);
+      for (int64_t j = 0; j < points; j++) put_pair(c, to + j * step, k, i, one[j]);
+    }
   return rc;
 }
 
@@ -205,13 +219,14 @@ static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plu
     return ACCEL_PLUGIN_OK;
   }
   int32_t rc = read_rows(p, group * c->rows + row, have, rows, error);
-  const bool pairs = c->form == CPU_CONV_PAIRS;
-  for (int64_t k = 0; !rc && pairs && k < 2 * cpu_conv_depth(c); k++)
-    for (int64_t i = 0; i < c->height; i++)
-      ((uint16_t *)to)[(k / 2 * c->height + i) * 2 + k % 2] =
-          i < have && k < c->k ? accel_f32_to_bf16(rows[i * c->k + k]) : 0;
-  for (int64_t k = 0; !rc && !pairs && k < c->k; k++)
-    for (int64_t i = 0; i < c->height; i++) to[k * c->height + i] = i < have ? rows[i * c->k + k] : 0.0f;
+  for (int64_t k = 0; !rc && k < c->k; k++)
+    for (int64_t i = 0; i < c->height; i++) {
+      const float value = i < have ? rows[i * c->k + k] : 0.0f;
+      if (c->pairs)
+        put_pair(c, to, k, i, value);
+      else
+        to[k * c->height + i] = value;
+    }
   return rc;
 }
 
@@ -294,9 +309,10 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
     c->form = CPU_CONV_WINOGRAD;
     c->n = window;
     c->k = w->dim[1];
-  } else if (c->form == CPU_CONV_TILES && format->store == ACCEL_PLUGIN_BF16 && kernels->conv_pairs) {
-    c->form = CPU_CONV_PAIRS;
   }
+  c->pairs = format->store == ACCEL_PLUGIN_BF16 && kernels->conv_pairs &&
+             (c->form == CPU_CONV_TILES || c->form == CPU_CONV_WINOGRAD);
+  if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
   cut(c, kernels);
   if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))
     c->word_bytes = (uint64_t)cpu_winograd_i16_panel(w->dim[1], kernels->linear[CPU_FORM_I8].cols);

@@ -7,7 +7,6 @@
 
 typedef enum cpu_conv_form {
   CPU_CONV_TILES,      /* cpu_conv_gemm.w of each group, one after the other */
-  CPU_CONV_PAIRS,      /* the same in pairs of bf16 */
   CPU_CONV_WINOGRAD,   /* cpu_winograd_fn's w */
   CPU_CONV_TRANSPOSED, /* the same of a conv_transpose: rows are (output channel, tap), k is the input channel */
   CPU_CONV_PLANES,     /* one input channel a group: [outputs][taps] */
@@ -20,6 +19,7 @@ enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most *
 typedef struct cpu_conv {
   int32_t w; /* weight index */
   int32_t form;
+  bool pairs;              /* TILES, WINOGRAD: neighbouring k are pairs of bf16 */
   int64_t groups, rows, k; /* of one group: rows and columns of its matrix; WINOGRAD: k channels */
   int64_t height, tiles;   /* I8: columns of a panel, panels */
   int64_t n;               /* WINOGRAD: pixels of a window in each direction */
@@ -28,13 +28,11 @@ typedef struct cpu_conv {
                            of a block that is all of them (cpu_windows); else 0 */
   uint64_t panel_bytes; /* I8 */
   uint64_t word_bytes;  /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
-  float *packed;        /* fp32, whatever the weight is stored in; PAIRS: bf16; I8: panels */
+  float *packed;        /* fp32, whatever the weight is stored in; pairs: bf16; I8: panels */
 } cpu_conv;
 
-/* k of a panel or tile, padding and all; PAIRS: pairs of them. */
-static inline int64_t cpu_conv_depth(const cpu_conv *c) {
-  return c->form == CPU_CONV_PAIRS ? (c->k + 1) / 2 : c->part ? c->block : c->k;
-}
+/* k of a panel or tile, padding and all; of pairs how many. */
+static inline int64_t cpu_conv_depth(const cpu_conv *c) { return c->pairs ? (c->k + 1) / 2 : c->part ? c->block : c->k; }
 
 typedef struct cpu_convs {
   cpu_conv *at;

@@ -71,16 +71,18 @@ static bool gains(cpu_isa isa) {
 #endif
 
 /* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
-static bool runs(cpu_isa isa) {
-  static atomic_uint known; /* a bit of each, and one that is always set */
-  unsigned bits = atomic_load_explicit(&known, memory_order_relaxed);
+static bool known(cpu_isa isa, bool gaining) {
+  static atomic_uint answers; /* two bits of each, and one that is always set */
+  unsigned bits = atomic_load_explicit(&answers, memory_order_relaxed);
   if (!bits) {
-    bits = 1u << CPU_ISA_COUNT;
-    for (int i = 0; i < CPU_ISA_COUNT; i++) bits |= (unsigned)has_isa((cpu_isa)i) << i;
-    atomic_store_explicit(&known, bits, memory_order_relaxed);
+    bits = 1u << 2 * CPU_ISA_COUNT;
+    for (int i = 0; i < CPU_ISA_COUNT; i++)
+      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)gains((cpu_isa)i) << (CPU_ISA_COUNT + i);
+    atomic_store_explicit(&answers, bits, memory_order_relaxed);
   }
-  return bits >> isa & 1;
+  return bits >> (gaining ? CPU_ISA_COUNT + isa : isa) & 1;
 }
+static bool runs(cpu_isa isa) { return known(isa, false); }
 
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
   int n = 0;
@@ -99,7 +101,7 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
   cpu_isa list[CPU_ISA_COUNT];
   int n = cpu_isa_list(list);
   const char *wanted = getenv("ACCEL_ISA");
-  const cpu_isa usual = list[n > 1 && !gains(list[0])];
+  const cpu_isa usual = list[n > 1 && !known(list[0], true)];
   if (refused && size) refused[0] = 0;
   if (!wanted || !*wanted) return usual;
   if (!strcmp(wanted, "openblas")) return CPU_ISA_SCALAR; /* blas.c */

@@ -179,8 +179,28 @@ static void test_conv(void) {
   if (kernels.conv_pairs) check_conv(kernels.conv_pairs, true);
 }
 
+/* Weights of 3x3 kernels [rows][channels] at all points, as fp32 or as pairs of bf16. */
+static float *pack_winograd(const float *w, int64_t n, int64_t rows, int64_t channels, int64_t height, bool pairs) {
+  const int64_t tiles = (rows + height - 1) / height, points = cpu_winograd_points(n),
+                depth = pairs ? (channels + 1) / 2 : channels;
+  float *packed = guard(points * tiles * depth * height), none[9] = {0}, one[CPU_WINOGRAD_MOST * CPU_WINOGRAD_MOST];
+  memset(packed, 0, (size_t)(points * tiles * depth * height) * 4);
+  for (int64_t i = 0; i < tiles * height; i++)
+    for (int64_t k = 0; k < channels; k++) {
+      cpu_winograd_weights(n, i < rows ? w + (i * channels + k) * 9 : none, one, 1);
+      for (int64_t p = 0; p < points; p++) {
+        float *tile = packed + (p * tiles + i / height) * depth * height;
+        if (pairs)
+          ((uint16_t *)tile)[(k / 2 * height + i % height) * 2 + k % 2] = accel_f32_to_bf16(one[p]);
+        else
+          tile[k * height + i % height] = one[p];
+      }
+    }
+  return packed;
+}
+
 /* Scales of channels and weights from 1 to 10^6 and means far from 0: errors are measured by the sizes of what is summed. */
-static void test_winograd(void) {
+static void check_winograd(cpu_conv_fn *run, bool pairs) {
   for (int round = 0; round < 60; round++) {
     cpu_plane p = {.kernel = {3, 3}, .stride = {1, 1}, .dilation = {1, 1}};
     for (int i = 0; i < 2; i++) {
@@ -190,26 +210,21 @@ static void test_winograd(void) {
       p.out[i] = p.in[i] + p.begin[i] + p.end[i] - 2;
     }
     const int64_t channels = pick(1, round % 5 ? 9 : 50), rows = pick(1, 40), size = cpu_area(p.in), out = cpu_area(p.out);
-    const int64_t n = round % 3 == 1 ? 2 : 4, points = cpu_winograd_points(n), all = cpu_winograd_windows(&p, n);
+    const int64_t n = round % 3 == 1 || pairs ? 2 : 4, all = cpu_winograd_windows(&p, n);
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows, height = (rows + tiles - 1) / tiles;
     tiles = (rows + height - 1) / height;
-    float *w = filled(rows * channels * 9), *packed = guard(points * tiles * channels * height),
-          *x = filled(channels * size), *y = guard(rows * out), *again = guard(rows * out), none[9] = {0};
+    float *w = filled(rows * channels * 9), *x = filled(channels * size), *y = guard(rows * out), *again = guard(rows * out);
     for (int64_t i = 0; round % 3 && i < channels * size; i++) x[i] = (x[i] + 3.0f) * powf(10, (float)(i / size % 7));
     for (int64_t i = 0; round % 3 && i < rows * channels * 9; i++) w[i] *= powf(10, -(float)(i / 9 % channels % 7));
-    for (int64_t i = 0; i < tiles * height; i++)
-      for (int64_t k = 0; k < channels; k++)
-        cpu_winograd_weights(n, i < rows ? w + (i * channels + k) * 9 : none,
-                             packed + (i / height * channels + k) * height + i % height, tiles * channels * height);
-    cpu_conv_gemm g = {
-        .plane = p, .rows = rows, .height = height, .k = channels, .tiles = tiles, .n = n, .x = x, .w = packed};
+    cpu_conv_gemm g = {.plane = p, .rows = rows, .height = height, .k = channels, .tiles = tiles, .n = n, .x = x};
+    g.w = pack_winograd(w, n, rows, channels, height, pairs);
     g.y = y;
     g.ldy = out;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * out) : NULL;
     g.act = round % 4 == 1 ? ACCEL_PLUGIN_ACT_RELU : round % 4 == 3 ? ACCEL_PLUGIN_ACT_RELU2 : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(cpu_winograd_layout(&p, n, rows, channels).all);
-    kernels.winograd(&g, 0, all, 0, tiles, workspace);
+    run(&g, 0, all, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
       for (int64_t i = 0; i < out; i++) {
         double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * out + i] : 0.0), sizes = fabs(sum);
@@ -220,17 +235,23 @@ static void test_winograd(void) {
           sizes += fabs(term);
         }
         double want = round % 2 && sum < 0 ? 0 : round % 4 == 3 ? sum * sum : sum;
-        check("winograd", y[o * out + i], want, 1e-5 * (sizes + 1) * (round % 4 == 3 ? 2 * fabs(sum) + 1 : 1));
+        check("winograd", y[o * out + i], want,
+              (pairs ? 0x1p-6 : 1e-5) * (sizes + 1) * (round % 4 == 3 ? 2 * fabs(sum) + 1 : 1));
       }
     g.y = again; /* in pieces: the same bits */
     const int64_t cut = all > kernels.panel_cols ? kernels.panel_cols : all;
     for (int64_t t = 0; t < tiles; t++) {
-      kernels.winograd(&g, cut, all, t, t + 1, workspace);
-      kernels.winograd(&g, 0, cut, t, t + 1, workspace);
+      run(&g, cut, all, t, t + 1, workspace);
+      run(&g, 0, cut, t, t + 1, workspace);
     }
     assert_memory_equal(y, again, (size_t)(rows * out) * 4);
     release();
   }
+}
+
+static void test_winograd(void) {
+  check_winograd(kernels.winograd, false);
+  if (kernels.winograd_pairs) check_winograd(kernels.winograd_pairs, true);
 }
 
 /* Codes of a line with its scale and zero as numbers. */

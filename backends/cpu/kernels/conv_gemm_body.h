@@ -12,6 +12,7 @@
 #if !defined(CONV_PER)
 #define CONV_PER            1
 #define CONV_NAME           CPU_NAME(conv, GEMM_TILE)
+#define WINO_NAME           CPU_NAME(winograd, GEMM_TILE)
 #define CONV_ADD(sum, a, b) *(sum) = v_fma(a, b, *(sum))
 #define CONV_PAIR_UP(a, b)  conv_first(a, b)
 V_INLINE vf conv_first(vf a, vf b) {

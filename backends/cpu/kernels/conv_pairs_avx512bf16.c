@@ -5,6 +5,8 @@
 #define GEMM_VECS           2
 #define CONV_PER            2
 #define CONV_NAME           accel_f32_conv_pairs_14x32__avx512bf16
+#define WINO_NAME           accel_f32_winograd_pairs_14x32__avx512bf16
 #define CONV_ADD(sum, a, b) v_add_pairs(sum, a, b)
 #define CONV_PAIR_UP(a, b)  v_pair_up(a, b)
 #include "kernels/conv_gemm_body.h"
+#include "kernels/winograd_body.h"

@@ -50,7 +50,8 @@ typedef cpu_conv_fn cpu_conv_pairs_fn;
  * instead of pixels.  What a window is does not depend on the split.  An infinity or NaN in x may reach all pixels of the
  * windows that see it, as NaN. */
 typedef cpu_conv_fn cpu_winograd_fn;
-enum { CPU_WINOGRAD_MOST = 6 }; /* n + 2 */
+typedef cpu_conv_fn cpu_winograd_pairs_fn; /* n 2; in pairs of channels, rounded after the transforms */
+enum { CPU_WINOGRAD_MOST = 6 };            /* n + 2 */
 static inline int64_t cpu_winograd_points(int64_t n) { return (n + 2) * (n + 2); }
 static inline int64_t cpu_winograd_wide(const cpu_plane *p, int64_t n) { return (p->out[1] + n - 1) / n; }
 static inline int64_t cpu_winograd_windows(const cpu_plane *p, int64_t n) {

@@ -1,5 +1,5 @@
-/* winograd_body.h - 3x3 convolutions by Winograd's F(n x n, 3x3) (ops.h), included by conv_body.h, whose tiles it multiplies
- * with.
+/* winograd_body.h - 3x3 convolutions by Winograd's F(n x n, 3x3) (ops.h), included after conv_gemm_body.h, whose tiles it
+ * multiplies with; in pairs n is 2.
  *
  * A block of windows at a time: each channel's rows are split by the remainder of the column modulo n, so that the same
  * pixel of neighbouring windows is neighbouring in memory; the windows are transformed V at a time into panels, one set for
@@ -120,11 +120,20 @@ V_INLINE void split_channel(const int n, const wino *j, const float *x) {
     }
 }
 
+/* To where pairs are, the second of two channels finds the first. */
+V_INLINE void put_point(float *to, int64_t channel, int64_t channels, vf x) {
+  if (CONV_PER == 1 || (channel % 2 == 0 && channel + 1 < channels))
+    v_store(to, x);
+  else
+    v_store(to, channel % 2 ? CONV_PAIR_UP(v_load(to), x) : CONV_PAIR_UP(x, v_zero()));
+}
+
 /* x[point][panel][channel][COLS] of one channel. */
 V_INLINE void transform_channel(const int n, const wino *j, int64_t channel) {
   const float *from = j->split + (j->first - j->row * j->wide);
+  const int64_t depth = depth_of(j->g->k);
   for (int64_t c = 0; c < j->count; c += V) {
-    float *to = j->x + (c / GEMM_COLS * j->g->k + channel) * GEMM_COLS + c % GEMM_COLS;
+    float *to = j->x + (c / GEMM_COLS * depth + channel / CONV_PER) * GEMM_COLS + c % GEMM_COLS;
     vf d[WINO_MOST][WINO_MOST];
     MICRO_UNROLL for (int s = 0; s < n + 2; s++) {
       vf x[WINO_MOST];
@@ -136,7 +145,9 @@ V_INLINE void transform_channel(const int n, const wino *j, int64_t channel) {
     }
     MICRO_UNROLL for (int r = 0; r < n + 2; r++) {
       wino_in(n, d[r]);
-      MICRO_UNROLL for (int s = 0; s < n + 2; s++) { v_store(to + (r * (n + 2) + s) * j->l.x_step, d[r][s]); }
+      MICRO_UNROLL for (int s = 0; s < n + 2; s++) {
+        put_point(to + (r * (n + 2) + s) * j->l.x_step, channel, j->g->k, d[r][s]);
+      }
     }
   }
 }
@@ -145,13 +156,14 @@ V_INLINE void transform_channel(const int n, const wino *j, int64_t channel) {
 
 static void multiply(const wino *j, int64_t tile, int64_t tile_end) {
   const cpu_conv_gemm *g = j->g;
+  const int64_t depth = depth_of(g->k);
   for (int64_t point = 0; point < cpu_winograd_points(g->n); point++)
     for (int64_t i = tile; i < tile_end; i++) {
-      const float *w = g->w + (point * g->tiles + i) * g->k * g->height;
+      const float *w = g->w + (point * g->tiles + i) * depth * g->height;
       float *y = j->y + point * j->l.y_step + (i - tile) * g->height * j->l.block;
       for (int64_t c = 0; c < j->count; c += GEMM_COLS)
-        conv_tile_of[g->height][j->count - c > V](g->k, w, g->height, j->x + point * j->l.x_step + c * g->k, GEMM_COLS, NULL,
-                                                  0, y + c, j->l.block, NULL);
+        conv_tile_of[g->height][j->count - c > V](depth, w, g->height, j->x + point * j->l.x_step + c * depth, GEMM_COLS,
+                                                  NULL, 0, y + c, j->l.block, NULL);
     }
 }
 
@@ -229,9 +241,9 @@ V_INLINE void winograd(const int n, const cpu_conv_gemm *g, int64_t window, int6
   }
 }
 
-void CPU_NAME(winograd, GEMM_TILE)(const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile,
-                                   int64_t tile_end, float *workspace) {
-  if (g->n == 4)
+void WINO_NAME(const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile, int64_t tile_end,
+               float *workspace) {
+  if (CONV_PER == 1 && g->n == 4)
     winograd(4, g, window, window_end, tile, tile_end, workspace);
   else
     winograd(2, g, window, window_end, tile, tile_end, workspace);
