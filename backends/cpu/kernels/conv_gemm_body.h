@@ -15,6 +15,7 @@
 #define WINO_NAME           CPU_NAME(winograd, GEMM_TILE)
 #define CONV_ADD(sum, a, b) *(sum) = v_fma(a, b, *(sum))
 #define CONV_PAIR_UP(a, b)  conv_first(a, b)
+#define CONV_ACTIVATE       CPU_NAME(activate, row)
 V_INLINE vf conv_first(vf a, vf b) {
   (void)b;
   return a;
@@ -214,7 +215,7 @@ static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, co
   else
     conv_part(g, w, count, columns, next, rows, y, cols, first, last ? &end : NULL);
   for (int64_t i = 0; i < rows && last && !in_registers(g->act); i++)
-    CPU_NAME(activate, row)(g->act, g->alpha, y + i * g->ldy, y + i * g->ldy, cols);
+    CONV_ACTIVATE(g->act, g->alpha, y + i * g->ldy, y + i * g->ldy, cols);
 }
 
 /* Long kernels over one row, whose taps see the same pixels shifted: those are read where they are, from rows with zeros
@@ -224,23 +225,34 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
   const cpu_plane *p = &g->plane;
   const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
   const bool row = p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
-  return CONV_PER == 1 && row && p->kernel[1] >= SLIDING_TAPS && g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE ? pitch
-                                                                                                                   : 0;
+  return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % CONV_PER == 0 &&
+                 g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE
+             ? pitch
+             : 0;
+}
+
+/* A row with zeros around it; of pairs (taps are even in number then) each pixel with the one under the next tap. */
+static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int64_t pitch, float *to) {
+  const cpu_plane *p = &g->plane;
+  lay_run(g->x + channel * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, to);
+  const int64_t pairs = CONV_PER > 1 ? pitch - p->dilation[1] : 0;
+  for (int64_t i = 0; i < pairs; i += V)
+    v_storen(to + i, CONV_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)), pairs - i);
 }
 
 /* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
 static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile, int64_t tile_end, int64_t pitch,
                   float *rows_of_x) {
   const cpu_plane *p = &g->plane;
-  const int64_t taps = p->kernel[1], channels = g->k / taps;
-  for (int64_t c = 0; c < channels; c++)
-    lay_run(g->x + c * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, rows_of_x + c * pitch);
+  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = depth_of(g->k), count = taps / CONV_PER;
+  for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
   for (int64_t c = 0; c < channels; c++)
     for (int64_t i = tile; i < tile_end; i++) {
       const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
       for (int64_t at = pixel; at < stop; at += GEMM_COLS)
-        conv_panel(g, g->w + (i * g->k + c * taps) * g->height, taps, rows_of_x + c * pitch + at - pixel, p->dilation[1],
-                   row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0, c == channels - 1);
+        conv_panel(g, g->w + (i * depth + c * count) * g->height, count, rows_of_x + c * pitch + at - pixel,
+                   CONV_PER * p->dilation[1], row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0,
+                   c == channels - 1);
     }
 }
 

@@ -8,5 +8,12 @@
 #define WINO_NAME           accel_f32_winograd_pairs_14x32__avx512bf16
 #define CONV_ADD(sum, a, b) v_add_pairs(sum, a, b)
 #define CONV_PAIR_UP(a, b)  v_pair_up(a, b)
+#define CONV_ACTIVATE       activate
+#define V_GELU              v_gelu_brief
+#include "kernels/kernels.h"
+#include "kernels/math_body.h"
+#include "kernels/micro_body.h"
+#include "kernels/tile_body.h"
+
 #include "kernels/conv_gemm_body.h"
 #include "kernels/winograd_body.h"

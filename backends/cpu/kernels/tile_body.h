@@ -82,7 +82,7 @@ V_INLINE void expect(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel
     }
 }
 
-static void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
+static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
                 cols = g->n - col < width ? g->n - col : width;
   if (finish_whole(g, tile, row, rows, panel)) return;

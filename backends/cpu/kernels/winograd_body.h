@@ -190,7 +190,7 @@ V_INLINE void put_windows(const int n, const wino *j, int64_t row, int64_t windo
         if (relu) v = v_max(v_zero(), v);
         v_storen(g->y + at + c, v, cols - c);
       }
-      if (!in_registers(g->act)) CPU_NAME(activate, row)(g->act, g->alpha, g->y + at, g->y + at, cols);
+      if (!in_registers(g->act)) CONV_ACTIVATE(g->act, g->alpha, g->y + at, g->y + at, cols);
     }
   }
 }
