@@ -310,9 +310,9 @@ static int64_t block_pixels(int64_t left, int64_t count) {
 }
 
 void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end, float *workspace) {
-  const int64_t steps = g->k > 0 ? (g->k + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1, pitch = sliding_pitch(g),
-                depth = depth_of(g->k);
-  const int64_t block = pitch ? CPU_CONV_PIXELS : block_pixels(pixel_end - pixel, (g->k + steps - 1) / steps);
+  const int64_t depth = depth_of(g->k), steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
+                pitch = sliding_pitch(g),
+                block = pitch ? CPU_CONV_PIXELS : block_pixels(pixel_end - pixel, (depth + steps - 1) / steps);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + block < pixel_end ? pixel + block : pixel_end;
     if (pitch) {

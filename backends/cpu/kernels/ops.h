@@ -31,7 +31,7 @@ typedef struct cpu_conv_gemm {
   float alpha;
 } cpu_conv_gemm;
 enum {
-  CPU_CONV_STEP = 768,
+  CPU_CONV_STEP = 768, /* elements: pairs have twice as many k */
   CPU_CONV_PIXELS = 256,
   CPU_CONV_MOST = 1024
 }; /* the columns of so many k and pixels stay in the second-level cache; of fewer k more pixels, but not above MOST */
