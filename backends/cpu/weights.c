@@ -66,13 +66,15 @@ cpu_panel cpu_linear_shape(const cpu_kernels *kernels, const cpu_linear *l) {
 }
 
 /* Decides how a linear is packed.  Transposed matrices are packed as fp32 only, and two of unlike formats; so are rows of
- * one block or two whose x would be codes of 7 bits: too few for errors to even out. */
+ * one block or two whose x would be codes of 7 bits, or rounded to bf16: too few for errors to even out, and x would be
+ * filled up with more zeros than it has elements. */
 static void settle(const cpu_kernels *kernels, const accel_plugin_format *w, const accel_plugin_format *gate,
                    cpu_linear *l) {
   l->format = *w;
   l->form = l->trans ? CPU_FORM_F32 : cpu_form_of(kernels, &l->format);
   if (gate && memcmp(gate, w, sizeof *w)) l->form = CPU_FORM_F32;
-  if (l->form == CPU_FORM_I8 && l->k < CPU_X_STEP && kernels->linear[CPU_FORM_I8].x == CPU_X_U7B) l->form = CPU_FORM_F32;
+  const cpu_x x = kernels->linear[l->form].x;
+  if (l->k < CPU_X_STEP && (x == CPU_X_U7B || x == CPU_X_BF16)) l->form = CPU_FORM_F32;
   cpu_panel shape = cpu_linear_shape(kernels, l);
   int64_t width = l->glu == ACCEL_PLUGIN_GLU_NONE ? shape.cols : shape.cols / 2;
   l->panels = (l->n + width - 1) / width;
