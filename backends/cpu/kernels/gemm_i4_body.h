@@ -17,6 +17,11 @@
 #include "kernels/dot_body.h"
 #include "kernels/tile_body.h"
 
+/* Where codes of few rows are asked to.  Into the first-level cache on AMD's processors (docs/performance.md: Zen 4 reads a
+ * quarter to a half more of them); files for processors where that was not measured say otherwise. */
+#if !defined(I4_ASK)
+#define I4_ASK(p) v_prefetch(p)
+#endif
 #if V_REGISTERS >= 16 && GEMM_VECS <= 2
 #define FEW_ROWS 8
 #else
@@ -74,12 +79,12 @@ V_INLINE void few(const int store, const int rows, const int vecs, const int vec
       zero[j] = zeros_of(store, &l, block, vec + j);
       MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = i_zero(); }
     }
-    if (asks) v_prefetch_far(block + FAR);
+    if (asks) I4_ASK(block + FAR);
     for (int64_t s = 0; s < steps; s++, w += DOT_STEP) {
       vi low[GEMM_VECS], high[GEMM_VECS];
       DOT_KEEP(ldx);
       DOT_KEEP(ldx3);
-      MICRO_UNROLL for (int j = 0; asks && j < DOT_STEP; j += 64) { v_prefetch_far(w + FAR + j); }
+      MICRO_UNROLL for (int j = 0; asks && j < DOT_STEP; j += 64) { I4_ASK(w + FAR + j); }
       MICRO_UNROLL for (int j = 0; j < vecs; j++) {
         const vi codes = i_load(w + (vec + j) * 4 * V);
         low[j] = value_of(store, i_low(codes), zero[j]);
