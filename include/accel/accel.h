@@ -892,9 +892,11 @@ typedef struct accel_fit_record {
   uint64_t state_per_token; /* KV cache */
   uint64_t state;           /* of batch x (seq + new_tokens) tokens, and what does not depend on tokens */
   uint64_t scratch;         /* activations of one run */
-  uint64_t total;           /* while running, without the untouched part of weights_in_file */
+  uint64_t total;           /* while running, without the untouched part of weights_in_file; on a CPU with the tokenizer */
   uint64_t peak;            /* the larger of total and what loading takes */
   uint64_t memory, available; /* of the device; what a model may take of it now.  0: not known */
+  uint64_t tokenizer; /* vocabulary, merges and the like, which are in the process's memory; 0: there is none, or the device is no CPU */
+  uint64_t resident;  /* on a CPU: memory of the whole process while the model runs, `process` of the report and total; else 0 */
 } accel_fit_record;
 typedef struct accel_fit_report {
   const char *model, *architecture;
@@ -903,6 +905,8 @@ typedef struct accel_fit_report {
   uint32_t n;
   const accel_fit_record *record; /* device by device */
   const char *unit;               /* of seq: "tokens", "pixels a side", "samples" */
+  uint64_t process; /* what this process had in memory when it was asked, the model's graph included and its tokenizer not: code,
+                       libraries, all that the application has.  0: not known */
 } accel_fit_report;
 ACCEL_API accel_fit_params accel_fit_params_default(void);
 /* A dry run: nothing is loaded.  A model without local files is taken at the registry's shape.  Of a model that generates a generation is

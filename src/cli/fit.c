@@ -13,6 +13,7 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
   cli_json_int(&json, "batch", r->batch);
   cli_json_int(&json, "seq", r->seq);
   cli_json_text(&json, "seq_unit", r->unit);
+  cli_json_int(&json, "process_bytes", (int64_t)r->process);
   cli_json_open(&json, "devices", '[');
   for (uint32_t i = 0; i < r->n; ++i) {
     const accel_fit_record *f = &r->record[i];
@@ -31,7 +32,12 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
       cli_json_int(&json, "state_bytes_per_token", (int64_t)f->state_per_token);
       cli_json_int(&json, "state_bytes", (int64_t)f->state);
       cli_json_int(&json, "scratch_bytes", (int64_t)f->scratch);
+      cli_json_int(&json, "tokenizer_bytes", (int64_t)f->tokenizer);
       cli_json_int(&json, "total_bytes", (int64_t)f->total);
+      if (f->resident)
+        cli_json_int(&json, "resident_bytes", (int64_t)f->resident);
+      else
+        cli_json_null(&json, "resident_bytes");
       cli_json_int(&json, "peak_load_bytes", (int64_t)f->peak);
       cli_json_int(&json, "memory_bytes", (int64_t)f->memory);
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
@@ -43,32 +49,34 @@ static int print_json(cli_run *run, const accel_fit_report *r) {
 }
 
 static void print_row(cli_table *table, const accel_fit_record *f) {
-  char bytes[6][32];
-  const uint64_t value[6] = {f->weights, f->state, f->scratch, f->total, f->peak, f->available};
-  for (int i = 0; i < 6; ++i) cli_bytes(value[i], bytes[i], sizeof bytes[i]);
-  const char *none[] = {f->device, f->precision, "", "", "", "", "", "", "cannot run", f->why};
+  char bytes[8][32];
+  const uint64_t value[8] = {f->weights, f->state, f->scratch, f->tokenizer, f->total, f->resident, f->peak, f->available};
+  for (int i = 0; i < 8; ++i) cli_bytes(value[i], bytes[i], sizeof bytes[i]);
+  const char *none[] = {f->device, f->precision, "", "", "", "", "", "", "", "", "cannot run", f->why};
   const char *some[] = {f->device,
                         f->precision,
                         bytes[0],
                         bytes[1],
                         bytes[2],
-                        bytes[3],
+                        f->tokenizer ? bytes[3] : "",
                         bytes[4],
-                        f->available ? bytes[5] : "not known",
+                        f->resident ? bytes[5] : "",
+                        bytes[6],
+                        f->available ? bytes[7] : "not known",
                         f->answer ? "fits" : "does not fit",
                         f->advice};
-  cli_table_row(table, 10, f->answer < 0 ? none : some);
+  cli_table_row(table, 12, f->answer < 0 ? none : some);
 }
 
 static void print_table(const accel_fit_report *r) {
-  static const char *const head[] = {"device", "precision", "weights",   "state",  "scratch",
-                                     "total",  "peak load", "available", "answer", "advice"};
+  static const char *const head[] = {"device", "precision", "weights",   "state",     "scratch", "tokenizer",
+                                     "total",  "resident",  "peak load", "available", "answer",  "advice"};
   cli_table table = {0};
   printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model, r->architecture,
          1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
-  cli_table_row(&table, 10, head);
+  cli_table_row(&table, 12, head);
   for (uint32_t i = 0; i < r->n; ++i) print_row(&table, &r->record[i]);
-  cli_table_print(&table, "llrrrrrrll");
+  cli_table_print(&table, "llrrrrrrrrll");
 }
 
 /* 5 when a device or a precision was named and nothing of it fits; 3 when none of it can run at all. */

@@ -53,6 +53,9 @@ accel_status accel__file_map(const char *path, accel__mapping *out) {
       return status;
     }
     m.data = data;
+#ifdef MADV_NOHUGEPAGE
+    madvise(data, m.n, MADV_NOHUGEPAGE); /* a row that is read brings the pages around it, not 2 MiB of the file */
+#endif
   }
   close(fd);
   m.path = accel__fault("allocation") ? NULL : strdup(path);
@@ -68,6 +71,14 @@ void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
   size_t end = offset + n == m->n ? m->n : (offset + n) / page * page; /* nothing follows in the last page */
   size_t start = (offset + page - 1) / page * page;
   if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
+}
+
+uint64_t accel__resident_bytes(void) {
+  unsigned long long pages = 0;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (f && fscanf(f, "%*u %llu", &pages) != 1) pages = 0;
+  if (f) fclose(f);
+  return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 void accel__file_unmap(accel__mapping *m) {

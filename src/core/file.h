@@ -20,6 +20,7 @@ accel_status accel__file_map(const char *path, accel__mapping *out);
 /* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the file when touched. */
 void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);
 void accel__file_unmap(accel__mapping *m);
+uint64_t accel__resident_bytes(void); /* memory of this process, pages of files included; 0: the system does not tell */
 
 /* Whole file into malloc'd, NUL-terminated memory; larger than max_bytes is ACCEL_ERROR_FORMAT. */
 accel_status accel__file_read(const char *path, size_t max_bytes, char **bytes, size_t *n);

@@ -122,7 +122,7 @@ static void judge(accel__fit *f) {
   uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free, own = e->weights - least(e->in_file, e->weights);
   f->state = e->state_fixed + e->state_per_token * f->tokens;
   f->touched = least(e->in_file, f->tokens * FAULT_AROUND);
-  f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging;
+  f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging + f->tables;
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
   bool limited = f->limit && f->peak + e->in_file - f->touched > f->limit; /* a limit counts the file's pages, too */
@@ -144,6 +144,8 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
     work_symbols(p, work, symbol);
     side_symbols(p, work, symbol);
     out->tokens = (work->tokens ? work->tokens : tokens_of(p, symbol)) + work->more;
+    out->of_process = device->facts.type == ACCEL_PLUGIN_DEVICE_CPU;
+    out->tables = out->of_process ? work->tables : 0;
     out->staging = 2 * work_outputs(ep, symbol, wanted); /* packed, and as the caller gets them */
     for (uint32_t i = 0; i < p->n_weight; i++) in_file[i] = accel__source_in_file(source, i);
     accel_plugin_options options = {.size = sizeof options,

@@ -11,6 +11,7 @@ typedef struct accel__fit_work {
   uint64_t rows;   /* of them in one run, where prompts go in pieces; 0: all */
   uint32_t side;   /* of pictures in pixels, and samples of sounds; 0: typical */
   uint64_t more;   /* tokens that states hold beside them: generated ones */
+  uint64_t tables; /* bytes of the process beside what is planned: the tokenizer's */
 } accel__fit_work;
 
 typedef struct accel__fit {
@@ -20,10 +21,12 @@ typedef struct accel__fit {
   uint64_t state;             /* fixed, and of `tokens` tokens */
   uint64_t staging;           /* host memory for results, beside the plugin's own */
   uint64_t touched;           /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
-  uint64_t total;             /* while running: weights that are not in the file, touched, scratch, state, staging */
+  uint64_t tables;            /* work.tables, where the device's memory is the process's; else 0 */
+  uint64_t total;             /* while running: weights that are not in the file, touched, scratch, state, staging, tables */
   uint64_t peak;              /* the larger of total and the peak while loading */
   uint64_t limit;             /* what it may use: free memory of the device, or the user's limit; 0: not known */
   bool fits;
+  bool of_process; /* the device's memory is what the process has: a processor */
 } accel__fit;
 
 /* Asks about `device` at `precision`; `source` hands out the weights in its formats.  ep: a model that need not be placed.

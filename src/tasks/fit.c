@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/file.h"
 #include "dispatch/precision.h"
 #include "dispatch/stored.h"
 #include "tasks/matrix.h"
 #include "tasks/open.h"
+#include "tasks/processor.h"
 #include "tasks/stepper.h"
 #include "tasks/tasks.h"
 
@@ -18,6 +20,7 @@ typedef struct asking {
   accel__arena *arena; /* of the report */
   uint32_t usual;      /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
   uint32_t new_tokens;
+  uint64_t tables; /* bytes of the tokenizer */
 } asking;
 
 static const char *keep(asking *a, const char *text) {
@@ -33,10 +36,11 @@ static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
                            .tokens = a->usual ? 0 : (uint64_t)batch * seq,
                            .side = a->usual && seq != a->usual ? seq : 0,
                            .rows = generates ? ACCEL__STEP_TOKENS : 0,
+                           .tables = a->tables,
                            .more = generates ? (uint64_t)batch * a->new_tokens : 0};
 }
 
-static void write_numbers(const accel__fit *f, accel_fit_record *r) {
+static void write_numbers(const accel__fit *f, uint64_t process, accel_fit_record *r) {
   r->answer = f->fits;
   r->weights = f->estimate.weights;
   r->weights_in_file = f->estimate.in_file;
@@ -47,6 +51,8 @@ static void write_numbers(const accel__fit *f, accel_fit_record *r) {
   r->peak = f->peak;
   r->memory = f->memory.total;
   r->available = f->limit;
+  r->tokenizer = f->tables;
+  r->resident = f->of_process && process ? process + f->total : 0;
 }
 
 /* The largest batch, then length, that fits, halving; none when the weights alone are too much. */
@@ -79,7 +85,7 @@ static accel_status ask(asking *a, const accel__device *device, const char *name
   accel__fit_work work = work_of(a, a->report->batch, a->report->seq);
   if (status == ACCEL_OK) status = accel__fit_estimate(a->ep, device, &precision, source, &work, &f);
   if (status == ACCEL_OK) {
-    write_numbers(&f, r);
+    write_numbers(&f, a->report->process, r);
     if (!f.fits) advise_less(a, device, &precision, source, r);
   }
   r->why = status == ACCEL_OK ? "" : keep(a, accel__message());
@@ -130,13 +136,23 @@ static accel_status ask_all(asking *a, const accel__choice *devices, const char 
 }
 
 /* Without local files the registry's shape serves. */
-static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params, asking *a) {
+static accel_status open_model(accel *ctx, const char *model, const accel_fit_params *params, asking *a) {
   accel_init_params how = {.size = sizeof how, .device = "cpu", .architecture = params->architecture, .task = params->task};
   accel_status status = accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
   if (status != ACCEL_ERROR_NOT_FOUND) return status;
   how.random_weights = 1;
   accel__clear_error();
   return accel__open_dry(ctx, model, &how, &a->entry, &a->ep);
+}
+
+/* With the tokenizer there, so that what reading it leaves in memory is counted, too. */
+static accel_status open_dry(accel *ctx, const char *model, const accel_fit_params *params, asking *a) {
+  ACCEL_TRY(open_model(ctx, model, params, a));
+  const accel__processor *processor = accel__processor_for(a->ep);
+  const uint64_t resident = accel__resident_bytes();
+  a->tables = processor->tokenizer ? accel__tokenizer_bytes(processor->tokenizer) : 0;
+  a->report->process = resident > a->tables ? resident - a->tables : 0;
+  return ACCEL_OK;
 }
 
 /* What seq counts, and how many where nothing is said: tokens of a model that takes text, else what its one input has. */
@@ -191,8 +207,8 @@ accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_pa
   if (!a.report) return ACCEL_ERROR_OUT_OF_MEMORY;
   a.arena = accel__task_arena(a.report);
   a.new_tokens = params->new_tokens;
-  accel_status status = devices_of(ctx, params->device, &devices);
-  if (status == ACCEL_OK) status = open_dry(ctx, model, params, &a);
+  accel_status status = open_dry(ctx, model, params, &a); /* before other devices' drivers are in the process's memory */
+  if (status == ACCEL_OK) status = devices_of(ctx, params->device, &devices);
   if (status == ACCEL_OK) {
     describe(&a, params);
     status = ask_all(&a, &devices, only);

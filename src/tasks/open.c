@@ -172,6 +172,7 @@ accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_par
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_status status = build_steps(ep, model, &mine, &modules, entry);
   accel__lend_services(ep);
+  if (status == ACCEL_OK) status = accel__processor_new(ep, &modules, &mine);
   if (status == ACCEL_OK) return ACCEL_OK;
   accel__endpoint_free(ep);
   *out = NULL;

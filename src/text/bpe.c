@@ -18,15 +18,14 @@ struct accel__candidate {
 
 static size_t merge_slot(const accel__model *m, uint32_t left, uint32_t right) {
   uint64_t h = accel__hash_end(((uint64_t)left << 32 | right) * 0x9E3779B97F4A7C15u);
-  size_t i = (h >> 20) & (m->merges - 1);
+  size_t i = (size_t)((h >> 32) * m->merges >> 32); /* the upper half, as a fraction of the table */
   while (m->merge[i].rank != UINT32_MAX && (m->merge[i].left != left || m->merge[i].right != right))
-    i = (i + 1) & (m->merges - 1);
+    i = i + 1 < m->merges ? i + 1 : 0;
   return i;
 }
 
 accel_status accel__merge_reserve(accel__model *m, size_t n) {
-  size_t slots = 64;
-  while (slots < 2 * n) slots *= 2;
+  const size_t slots = 2 * n + 1;
   m->merge = malloc(slots * sizeof *m->merge);
   if (!m->merge) return accel__no_memory(slots * sizeof *m->merge);
   memset(m->merge, 0xFF, slots * sizeof *m->merge);

@@ -154,7 +154,8 @@ static inline uint64_t accel__hash_end(uint64_t h) { return (h ^ (h >> 29)) * 0x
 accel_status accel__vocab_reserve(accel__vocab *v, size_t n); /* room for n tokens without rehashing */
 accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n,
                               int32_t id);         /* a token already there gets the new id */
-accel_status accel__vocab_finish(accel__vocab *v); /* builds by_id */
+accel_status accel__vocab_finish(accel__vocab *v); /* builds by_id, gives back what growing has reserved */
+size_t accel__vocab_bytes(const accel__vocab *v);
 /* The entry whose token is prefix + text, or NULL; `hash` is that of the whole, before accel__hash_end. */
 const accel__entry *accel__vocab_find(const accel__vocab *v, uint64_t hash, const char *prefix, size_t prefix_n,
                                       const char *text, size_t n);
@@ -189,6 +190,7 @@ static inline bool accel__trie_begins(const accel__trie *t, uint32_t c) {
 }
 /* The child of `node` (0 root) by `c`, or 0. */
 uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c);
+size_t accel__trie_bytes(const accel__trie *t);
 void accel__trie_free(accel__trie *t);
 
 /* ---- steps of tokenizer.json ---- */
@@ -344,7 +346,7 @@ typedef struct accel__model {
   bool crosses;        /* BPE: some merge joins U+2581 to something before it */
   bool cuts_at_space;  /* BPE: a word may be cut before every U+2581 that follows something else */
   accel__merge *merge; /* BPE: open addressing */
-  size_t merges;       /* slots, power of two; 0 none */
+  size_t merges;       /* slots; 0 none */
   double *score;       /* Unigram and PAIRS, by id; with piece_id by piece */
   double unk_score;
   /* PAIRS, and Unigram as SentencePiece itself has it, beside a vocabulary of its own (marian.c): the token of each piece,

@@ -343,12 +343,14 @@ static accel_status add_merge(const reader *r, accel__tokenizer *t, const accel_
 }
 
 static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *pair, accel__buffer *joined) {
-  size_t commas = 1;
-  for (const char *at = r->at; (at = memchr(at, ',', (size_t)(r->end - at))) != NULL; ++at) commas++;
-  if (commas > ACCEL__TOKENS_MAX * 2) return broken(r, "at most 4194304 merges");
-  ACCEL_TRY(accel__merge_reserve(&t->model, commas));
   if (!take(r, '[')) return broken(r, "an array of merges");
   if (take(r, ']')) return ACCEL_OK;
+  skip_space(r);
+  const char sign = r->at < r->end && *r->at == '[' ? '[' : ','; /* one of them a merge, and few inside tokens */
+  size_t n = 1;
+  for (const char *at = r->at; (at = memchr(at, sign, (size_t)(r->end - at))) != NULL; ++at) n++;
+  if (n > ACCEL__TOKENS_MAX) return broken(r, "at most 4194304 merges");
+  ACCEL_TRY(accel__merge_reserve(&t->model, n));
   uint32_t rank = 0;
   do {
     size_t left_n = 0;

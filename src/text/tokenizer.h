@@ -39,6 +39,8 @@ accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokeniz
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
 accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name, accel__tokenizer **out);
 void accel__tokenizer_free(accel__tokenizer **tokenizer); /* NULL-safe, sets NULL */
+/* What it keeps in memory: vocabulary, merges, tries. */
+size_t accel__tokenizer_bytes(const accel__tokenizer *tokenizer);
 /* Lower-cases texts before every other step of the normalizer, unless one of them is Lowercase already: what
  * sentence-transformers does for do_lower_case.  Before the tokenizer is shared between threads.  ACCEL_ERROR_FORMAT when it
  * has as many steps as it may have. */

@@ -67,7 +67,16 @@ accel_status accel__vocab_add(accel__vocab *v, const char *token, size_t n, int3
   return ACCEL_OK;
 }
 
+/* What growing has reserved goes back. */
+static void shrink(accel__vocab *v) {
+  accel__entry *entry = v->n ? realloc(v->entry, v->n * sizeof *entry) : NULL;
+  char *bytes = v->n ? realloc(v->bytes.data, v->bytes.n + 1) : NULL;
+  if (entry) v->entry = entry, v->capacity = v->n;
+  if (bytes) v->bytes.data = bytes, v->bytes.capacity = v->bytes.n + 1;
+}
+
 accel_status accel__vocab_finish(accel__vocab *v) {
+  shrink(v);
   v->ids = 0;
   for (size_t i = 0; i < v->n; ++i) {
     if ((size_t)v->entry[i].id >= v->ids) v->ids = (size_t)v->entry[i].id + 1;
@@ -77,6 +86,10 @@ accel_status accel__vocab_finish(accel__vocab *v) {
   if (!v->by_id) return accel__no_memory(v->ids * sizeof *v->by_id);
   for (size_t i = 0; i < v->n; ++i) v->by_id[v->entry[i].id] = (uint32_t)i + 1;
   return ACCEL_OK;
+}
+
+size_t accel__vocab_bytes(const accel__vocab *v) {
+  return v->bytes.capacity + v->capacity * sizeof *v->entry + v->slots * (sizeof *v->slot + sizeof *v->tag) + v->ids * sizeof *v->by_id;
 }
 
 int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n) {

@@ -1,6 +1,7 @@
 /* text_tokenizer_test.c - loading, describing, refusing; words, malformed text, huge text, threads.  Identity with the
  * `tokenizers` package is text_corpus_test.c's part; expected ids here come from it (0.23.3), those of vocab.txt from
  * transformers 5.23. */
+#include <malloc.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -518,6 +519,59 @@ static void test_threads(void **state) {
   }
 }
 
+/* Bytes in use by the allocator; 0 where it does not tell (sanitizers' own). */
+static size_t in_use(void) {
+#if defined(__GLIBC__) && !ACCEL_SANITIZER
+  struct mallinfo2 m = mallinfo2();
+  return m.uordblks + m.hblkhd;
+#else
+  return 0;
+#endif
+}
+
+static void put_pieces(accel__buffer *json, int n) { /* 26 letters, then every two and three of them */
+  for (int i = 0, length = 1, first = 0, count = 26; i < n; ++i) {
+    if (i == first + count) first += count, count *= 26, length++;
+    char piece[8] = {0};
+    for (int k = 0, rest = i - first; k < length; ++k, rest /= 26) piece[length - 1 - k] = (char)('a' + rest % 26);
+    accel__buffer_printf(json, "%s\"%s\":%d", i ? "," : "", piece, i);
+  }
+}
+
+static void put_merges(accel__buffer *json, int n, bool pairs) {
+  for (int i = 0; i < n; ++i) {
+    const int two = i < 676, rest = two ? i : i - 676;
+    char left[4] = {(char)('a' + rest / (two ? 26 : 676)), two ? 0 : (char)('a' + rest / 26 % 26)};
+    accel__buffer_printf(json, pairs ? "%s[\"%s\",\"%c\"]" : "%s\"%s %c\"", i ? "," : "", left, 'a' + rest % 26);
+  }
+}
+
+/* What a tokenizer says that it keeps is what it has allocated, and no table is larger than its tokens ask for. */
+static void test_memory(void **state) {
+  (void)state;
+  enum { PIECES = 18000 };
+  for (int pairs = 0; pairs < 2; ++pairs) {
+    accel__buffer json = {0};
+    accel__tokenizer *t = NULL;
+    accel__encoding e = {0};
+    accel__buffer_text(&json, "{\"model\":{\"type\":\"BPE\",\"vocab\":{");
+    put_pieces(&json, PIECES);
+    accel__buffer_text(&json, "},\"merges\":[");
+    put_merges(&json, PIECES - 26, pairs);
+    accel__buffer_text(&json, "]}}");
+    const size_t before = in_use();
+    assert_int_equal(accel__tokenizer_parse(json.data, json.n, "t.json", &t), ACCEL_OK);
+    const size_t taken = in_use() - before, told = accel__tokenizer_bytes(t);
+    encode(t, "abcab", 5, NULL, &e);
+    EXPECT_IDS(&e, 26 + 676 + 28, 27); /* "abc", "ab" */
+    accel__encoding_free(&e);
+    accel__tokenizer_free(&t);
+    accel__buffer_free(&json);
+    assert_true(told > PIECES * 50 && told < PIECES * 90);
+    if (before && (taken < told - 4096 || taken > told + told / 100 + 4096)) fail_msg("told %zu, taken %zu", told, taken);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vocab_txt),
@@ -536,6 +590,7 @@ int main(void) {
       cmocka_unit_test(test_deep_sequences),
       cmocka_unit_test(test_huge_text),
       cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

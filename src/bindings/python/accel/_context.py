@@ -93,6 +93,8 @@ class Fit:
     peak: int
     memory: int
     available: int
+    tokenizer: int
+    resident: int
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,10 @@ accel_fit_params = _struct(
 accel_fit_record = _struct(
     "accel_fit_record", ("device", text), ("precision", text), ("answer", i32), ("why", text), ("advice", text), ("weights", u64),
     ("weights_in_file", u64), ("state_per_token", u64), ("state", u64), ("scratch", u64), ("total", u64), ("peak", u64), ("memory", u64),
-    ("available", u64))
+    ("available", u64), ("tokenizer", u64), ("resident", u64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
-    ("record", C.POINTER(accel_fit_record)), ("unit", text))
+    ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64))
 
 accel_cache_entry = _struct("accel_cache_entry", ("file", text), ("label", text), ("bytes", u64), ("used", i64))
 accel_cache_list = _struct(
