@@ -697,6 +697,8 @@ typedef struct accel_generate_params {
   uint32_t no_special;        /* 1: the tokenizer adds no special tokens to the prompt, such as <s> */
   accel_token_fn told;        /* NULL: only the result.  Beam search tells nothing before its end */
   void *told_user;
+  uint32_t keep_going;        /* 1: a prompt that fails (too long, no room for its cache) leaves the others be: it has one accel_generation,
+                                 with `status` and `error` */
 } accel_generate_params;
 
 typedef struct accel_generation {
@@ -704,7 +706,7 @@ typedef struct accel_generation {
   const char *text;           /* of the generated tokens; "" without a tokenizer */
   uint32_t n;
   const int32_t *ids;         /* [n] generated tokens, the end-of-sequence token included */
-  const char *finish;         /* "eos", "stop", "length", "time", "cancelled" */
+  const char *finish;         /* "eos", "stop", "length", "time", "cancelled"; "error" */
   double score;               /* beam search: as transformers' sequences_scores; else 0 */
   const float *logprob;       /* [n] when asked for, else NULL */
   uint32_t alternatives;
@@ -712,6 +714,8 @@ typedef struct accel_generation {
   uint32_t prompt_tokens;     /* of the decoder's prompt */
   double first_ms;            /* from the call to the first token; with the prompt's prefill */
   const double *token_ms;     /* [n] from the call to each token; NULL for beams */
+  accel_status status;        /* with keep_going: why there are no tokens */
+  const char *error;          /* and the message; NULL: it did not fail */
 } accel_generation;
 typedef struct accel_generations {
   uint32_t n;
@@ -723,7 +727,7 @@ typedef struct accel_generations {
 
 ACCEL_API accel_generate_params accel_generate_params_default(void);
 /* Goes on with each of texts[n] (of encoder-decoders: answers it).  All prompts run together, without padding.  ACCEL_ERROR_LIMIT when a
- * prompt and the tokens asked for pass the model's context: told before anything runs. */
+ * prompt and the tokens asked for pass the model's context: told before anything runs, and of that prompt alone with keep_going. */
 ACCEL_API accel_status accel_generate(accel_endpoint *endpoint, const char *const *texts, uint32_t n, const accel_generate_params *params,
                                       accel_generations **out);
 /* The same from token ids: ids[i] has count[i], at least one; nothing is added to them. */

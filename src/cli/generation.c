@@ -76,7 +76,11 @@ void cli_wishes_free(cli_wishes *w) {
 static double per_second(uint64_t n, double ms) { return ms > 0 ? 1e3 * (double)n / ms : (double)NAN; }
 
 /* Tokens that came after the first one of each sequence. */
-static uint64_t decoded(const accel_generations *g) { return g->new_tokens > g->n ? g->new_tokens - g->n : 0; }
+static uint64_t decoded(const accel_generations *g) {
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < g->n; ++i) first += g->item[i].n > 0;
+  return g->new_tokens - first;
+}
 
 static void json_logprobs(cli_json *json, const accel_generation *one) {
   if (!one->logprob) return;
@@ -120,6 +124,7 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema
     for (uint32_t t = 0; t < one->n; ++t) cli_json_int(&json, NULL, one->ids[t]);
     cli_json_close(&json, ']');
     cli_json_text(&json, "finish", one->finish);
+    if (one->error) cli_json_text(&json, "error", one->error);
     cli_json_int(&json, "prompt_tokens", one->prompt_tokens);
     cli_json_double(&json, "score", one->score);
     json_logprobs(&json, one);
@@ -131,15 +136,30 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema
 
 /* One text is printed as it is; of several each is headed by its number. */
 static void print_texts(const accel_generations *found, bool streamed) {
+  bool any = false;
   for (uint32_t i = 0; i < found->n && !streamed; ++i) {
     const accel_generation *one = &found->item[i];
-    if (found->n > 1) printf("%s[%u.%u] ", i ? "\n" : "", one->prompt + 1, one->sequence + 1);
+    if (one->error) continue;
+    if (found->n > 1) printf("%s[%u.%u] ", any ? "\n" : "", one->prompt + 1, one->sequence + 1);
+    any = true;
     if (*one->text || found->n == 1)
       fputs(one->text, stdout);
     else /* no tokenizer: the ids */
       for (uint32_t t = 0; t < one->n; ++t) printf("%s%d", t ? " " : "", one->ids[t]);
   }
-  putchar('\n');
+  if (any || streamed) putchar('\n');
+}
+
+/* A line for each prompt that failed; the exit code of the first. */
+static int print_errors(const cli_run *run, const accel_generations *found) {
+  int code = 0;
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_generation *one = &found->item[i];
+    if (!one->error) continue;
+    const int own = cli_error(run, one->status, "[%u] %s", one->prompt + 1, one->error);
+    if (!code) code = own;
+  }
+  return code;
 }
 
 /* ---- streaming ---- */
@@ -164,10 +184,15 @@ int cli_wishes_stream(cli_run *run, cli_wishes *w, uint32_t prompts) {
 
 int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w, const char *schema,
                           const accel_generations *found) {
-  if (cli_flag(run, OPT_JSON)) return print_json(run, endpoint, schema, found);
+  const int failed = print_errors(run, found);
+  if (cli_flag(run, OPT_JSON)) {
+    const int code = print_json(run, endpoint, schema, found);
+    return code ? code : failed;
+  }
   print_texts(found, w->streamed);
   cli_note(run, "%" PRIu64 " tokens read in %.0f ms (%.0f/s), %" PRIu64 " generated in %.0f ms (%.1f/s)",
            found->prompt_tokens, found->prefill_ms, per_second(found->prompt_tokens, found->prefill_ms), found->new_tokens,
            found->decode_ms, found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
-  return cli_flush(run);
+  const int code = cli_flush(run);
+  return code ? code : failed;
 }

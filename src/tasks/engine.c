@@ -162,12 +162,16 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   r->n_running = r->n_done = 0;
 }
 
-/* The request has failed alone: what it holds in the model is given back, the message is kept for whoever asked. */
-static void blame(accel__engine *e, accel__request *r, accel_status status) {
+void accel__request_fail(accel__request *r, accel_status status) {
   r->status = status;
   r->message = strdup(accel__message());
   r->remedy = strdup(accel__remedy_text());
   r->finished = true;
+}
+
+/* The request has failed alone: what it holds in the model is given back. */
+static void blame(accel__engine *e, accel__request *r, accel_status status) {
+  accel__request_fail(r, status);
   for (uint32_t i = 0; i < r->n_running; i++) {
     int32_t sequence = r->running[i].sequence;
     if (sequence >= 0 && sequence != r->sequence) e->model->drop(e->model->self, sequence);

@@ -64,6 +64,7 @@ typedef struct accel__request {
   int32_t sequence; /* of the stepper, with `held` tokens of the prompt: gone on with, and kept at the end, */
   uint32_t held;    /* when `held` counts what it has then; -1: one is made, and dropped at the end */
   uint32_t span;    /* of what is held, likewise */
+  bool alone;       /* its failure is its own: others of the call go on, and the call does not fail */
   bool forks;       /* only a copy of `sequence` is gone on with: encoder states and prompts that several requests share */
   /* state and outcome */
   accel__hypothesis *running, *done; /* done[0 .. n_done): in order of their numbers; of beams, best first */
@@ -80,6 +81,8 @@ typedef struct accel__request {
 
 /* Takes what is given (config, prompt ... must outlive it) and sets up the rest.  On failure nothing is left behind. */
 accel_status accel__request_begin(accel__request *r);
+/* It has failed: the message is kept for whoever asked. */
+void accel__request_fail(accel__request *r, accel_status status);
 /* Gives all memory back; sequences it still has in `model` are dropped. */
 void accel__request_end(accel__request *r, const accel__stepper *model);
 

@@ -126,7 +126,7 @@ accel_status accel__generate_plan_make(const accel_endpoint *ep, const accel_gen
 
 accel_status accel__generate_plan_for(const accel_endpoint *ep, const accel__task_settings *task,
                                       const accel_generate_params *params, accel__generate_plan *plan) {
-  *plan = (accel__generate_plan){.context = accel__context_length(ep)};
+  *plan = (accel__generate_plan){.context = accel__context_length(ep), .keep_going = params->keep_going != 0};
   ACCEL_TRY(accel__can_generate(ep));
   ACCEL_TRY(read_model(ep, plan));
   ACCEL_TRY(apply_task(ep, task, plan));
@@ -233,10 +233,16 @@ accel_status accel__generate_request(const accel_endpoint *ep, const accel__gene
   return new_tokens(ep, plan, number, (uint64_t)out->padding + out->prompt.n, out->prompt.n, context, &out->new_tokens);
 }
 
+/* What concerns one prompt; others, such as a cancelled call or a lost device, concern all. */
+static bool fails_alone(accel_status status) {
+  return status == ACCEL_ERROR_LIMIT || status == ACCEL_ERROR_ARGUMENT || status == ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, accel__request *requests, uint32_t n) {
   accel_status status = ACCEL_OK;
   uint64_t most = 0, done = 0;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
+    if (requests[i].finished) continue;
     status = accel__request_begin(&requests[i]);
     if (status == ACCEL_OK) accel__engine_join(engine, &requests[i]);
     if (requests[i].new_tokens > most) most = requests[i].new_tokens;
@@ -248,7 +254,7 @@ accel_status accel__generate_run(accel_endpoint *ep, accel__engine *engine, acce
   if (!requests[0].told) accel__report_progress(ep->ctx, "generating", most + 1, most + 1);
   engine->active = NULL;
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    if (requests[i].status == ACCEL_OK) continue;
+    if (requests[i].status == ACCEL_OK || (requests[i].alone && fails_alone(requests[i].status))) continue;
     status = accel__fail(requests[i].status, "%s", requests[i].message ? requests[i].message : "");
     if (requests[i].remedy && *requests[i].remedy) accel__remedy(status, "%s", requests[i].remedy);
   }
@@ -289,6 +295,14 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
   return to->alternative ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
+static accel_status collect_error(const accel__request *r, accel__arena *arena, accel_generation *to) {
+  const bool remedy = r->remedy && *r->remedy;
+  const char *error =
+      accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory", remedy ? "; " : "", remedy ? r->remedy : "");
+  *to = (accel_generation){.prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
+  return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel_generations **out) {
   accel_generations *result = accel__task_result(sizeof *result);
   accel_status status = ACCEL_OK;
@@ -296,11 +310,15 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel
   uint32_t all = 0, at = 0;
   *out = NULL;
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < n; i++) all += requests[i].n_done;
+  for (uint32_t i = 0; i < n; i++) all += requests[i].status == ACCEL_OK ? requests[i].n_done : 1;
   accel_generation *item = accel__arena_array(accel__task_arena(result), all, sizeof *item);
   if (!item) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   for (uint32_t i = 0; i < n; i++) {
     accel__request *r = &requests[i];
+    if (r->status != ACCEL_OK) {
+      ACCEL_GOTO(collect_error(r, accel__task_arena(result), &item[at++]));
+      continue;
+    }
     for (uint32_t k = 0; k < r->n_done; k++, at++) {
       ACCEL_GOTO(collect_one(r, &r->done[k], accel__task_arena(result), &item[at]));
       result->new_tokens += item[at].n;
@@ -313,7 +331,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n, accel
   }
   result->n = all;
   result->item = item;
-  if (n) result->prefill_ms = first - begin, result->decode_ms = end - first;
+  if (end > 0) result->prefill_ms = first - begin, result->decode_ms = end - first;
 done:
   if (status != ACCEL_OK) accel__task_free(result), result = NULL;
   *out = result;
@@ -321,6 +339,17 @@ done:
 }
 
 /* ---- the whole way ---- */
+
+static accel_status make_one(const accel__generate_plan *plan, uint32_t number, accel__request_fn make, void *user,
+                             accel__request *out) {
+  accel_status status = make(user, plan, number, plan->context, out);
+  out->alone = plan->keep_going;
+  if (status == ACCEL_OK || !plan->keep_going || !fails_alone(status)) return status;
+  *out = (accel__request){.number = number, .alone = true};
+  accel__request_fail(out, status);
+  accel__clear_error();
+  return ACCEL_OK;
+}
 
 static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n, accel__request_fn make,
                              void *user, accel_generations **out) {
@@ -330,7 +359,7 @@ static accel_status generate(accel_endpoint *ep, const accel__generate_plan *pla
   accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
   accel_status status = ACCEL_OK;
   if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
-  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make(user, plan, i, plan->context, &requests[i]));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make_one(plan, i, make, user, &requests[i]));
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
   if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));

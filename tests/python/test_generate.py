@@ -72,6 +72,28 @@ class Tool(unittest.TestCase):
             for top in result["top_logprobs"]:
                 self.assertEqual([t["logprob"] for t in top], sorted((t["logprob"] for t in top), reverse=True))
 
+    def test_a_prompt_that_is_too_long_fails_alone(self):
+        prompts = [expected()["prompts"][0], "abc " * 400, "the cat"]
+        alone = [json.loads(self.good(prompts[i], "--max-new-tokens", "6", "--json"))["results"][0]["ids"] for i in (0, 2)]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(prompts, file)
+            file.flush()
+            code, out, errors = tool("--input", file.name, "--max-new-tokens", "6", "--json")
+            self.assertEqual(code, 1, errors)
+            self.assertIn("[2]", errors)
+            self.assertIn("passes the context of 128", errors)
+            results = json.loads(out)["results"]
+            self.assertEqual([results[0]["ids"], results[2]["ids"]], alone)
+            self.assertEqual((results[1]["prompt"], results[1]["ids"], results[1]["finish"]), (1, [], "error"))
+            self.assertIn("passes the context of 128", results[1]["error"])
+            self.assertNotIn("error", results[0])
+            code, out, errors = tool("--input", file.name, "--max-new-tokens", "6")
+            self.assertEqual(code, 1, errors)
+            self.assertTrue(out.startswith("[1.1] ") and "[3.1] " in out and "[2.1]" not in out, out)
+        code, out, errors = tool(prompts[1], prompts[1])
+        self.assertEqual((code, out), (1, ""))
+        self.assertEqual(errors.count("passes the context of 128"), 2)
+
     def test_narrow_caches_give_nearly_the_same(self):
         """The first token sees no cache but the prompt's; its log probability moves by little, and by something in 8 bits."""
         first = {}
@@ -148,6 +170,14 @@ class Package(unittest.TestCase):
             self.model.generate([0, 5000])
         with self.assertRaises(self.accel.AccelError):
             self.model.generate("a", max_new_tokens=1000)
+        with self.assertRaises(self.accel.AccelError):
+            self.model.generate([[0, 40], [0] * 500], max_new_tokens=4)
+        good, bad, wrong = self.model.generate([[0, 40], [0] * 500, [0, 5000]], max_new_tokens=4, keep_going=True)
+        self.assertEqual(good.ids, self.model.generate([[0, 40]], max_new_tokens=4)[0].ids)
+        self.assertIsNone(good.error)
+        self.assertEqual([(r.prompt, r.finish, r.ids) for r in (bad, wrong)], [(1, "error", []), (2, "error", [])])
+        self.assertIn("passes the context", bad.error)
+        self.assertIn("5000", wrong.error)
 
 
 if __name__ == "__main__":

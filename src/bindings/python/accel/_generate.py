@@ -15,7 +15,7 @@ from ._native import check, decode, encode, lib, strings_struct, text_array
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
 _NUMBERS = ("max_new_tokens", "min_new_tokens", "temperature", "top_p", "min_p", "typical_p", "top_k", "repetition_penalty", "presence_penalty",
             "frequency_penalty", "no_repeat_ngram_size", "num_beams", "num_return_sequences", "seed", "logprobs")
-_FLAGS = ("ignore_eos", "keep_stop", "keep_special")
+_FLAGS = ("ignore_eos", "keep_stop", "keep_special", "keep_going")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Token:
 @dataclass(frozen=True)
 class Generation:
     """One generated sequence.  `finish`: "eos", "stop", "length", "time" or "cancelled"; `score`: of beam search, as transformers'
-    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}."""
+    sequences_scores; `top_logprobs`: for each token the likeliest as {id: logprob}; `error`: with keep_going=True why a prompt has no tokens (finish "error")."""
     text: str
     ids: List[int]
     finish: str
@@ -44,6 +44,7 @@ class Generation:
     token_ms: List[float] = field(default_factory=list)
     logprobs: Optional[List[float]] = None
     top_logprobs: Optional[List[Dict[int, float]]] = None
+    error: Optional[str] = None
 
 
 def _params(options: Dict[str, Any]) -> Any:
@@ -84,7 +85,7 @@ def _take(pointer: Any) -> List[Generation]:
         width = g.alternatives
         top = [{a.id: a.logprob for a in g.alternative[t * width:(t + 1) * width] if a.id >= 0} for t in range(g.n)] if width else None
         result.append(Generation(decode(g.text), g.ids[:g.n], decode(g.finish), g.score, g.prompt, g.sequence, g.prompt_tokens, g.first_ms,
-                                 g.token_ms[:g.n] if g.token_ms else [], g.logprob[:g.n] if g.logprob else None, top))
+                                 g.token_ms[:g.n] if g.token_ms else [], g.logprob[:g.n] if g.logprob else None, top, decode(g.error) if g.error else None))
     lib.accel_generations_free(C.byref(pointer))
     return result
 

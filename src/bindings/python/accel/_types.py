@@ -120,7 +120,7 @@ accel_generate_params = _struct(
     ("min_p", f64), ("typical_p", f64), ("top_k", i32), ("repetition_penalty", f64), ("presence_penalty", f64), ("frequency_penalty", f64),
     ("no_repeat_ngram_size", i32), ("num_beams", u32), ("num_return_sequences", u32), ("seed", u64), ("stop", C.POINTER(accel_strings)), ("config", text),
     ("logprobs", i32), ("ignore_eos", u32), ("keep_stop", u32), ("keep_special", u32), ("no_special", u32), ("told", TokenFunction),
-    ("told_user", C.c_void_p))
+    ("told_user", C.c_void_p), ("keep_going", u32))
 accel_transcribe_params = _struct(
     "accel_transcribe_params", ("size", u32), ("timestamps", text), ("chunk_length", f64), ("stride_left", f64), ("stride_right", f64), ("language", text),
     ("task", text), ("prompt", text), ("prompt_all_segments", i32), ("condition_on_previous", i32), ("temperature", C.POINTER(f64)), ("n_temperature", u32),
@@ -136,7 +136,7 @@ accel_image_prompt = _struct("accel_image_prompt", ("kind", C.c_int), ("text", t
 accel_generation = _struct(
     "accel_generation", ("prompt", u32), ("sequence", u32), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("finish", text), ("score", f64),
     ("logprob", C.POINTER(C.c_float)), ("alternatives", u32), ("alternative", C.POINTER(accel_token_logprob)), ("prompt_tokens", u32),
-    ("first_ms", f64), ("token_ms", C.POINTER(f64)))
+    ("first_ms", f64), ("token_ms", C.POINTER(f64)), ("status", C.c_int), ("error", text))
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
