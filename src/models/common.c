@@ -241,15 +241,20 @@ static accel__tensor pool(accel__build *b, accel__tensor x, accel__pooling how) 
 static accel__tensor embed_dense(accel__build *b, accel__tensor x, const accel__dense *d) {
   accel__program *p = b->p;
   if (accel__columns(b, x) != d->in) {
-    return accel__program_fail(p, ACCEL_ERROR_FORMAT, "dense layer '%s' takes %lld columns, but %lld come to it", d->weight,
+    return accel__program_fail(p, ACCEL_ERROR_FORMAT, "layer '%s' takes %lld columns, but %lld come to it", d->weight,
                                (long long)d->in, (long long)accel__columns(b, x));
   }
-  accel__tensor w = accel__weight(
-      p, &(accel__weight_spec){.name = d->weight, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {d->out, d->in}});
   accel__tensor bias = -1;
   if (d->bias)
     bias = accel__weight(
         p, &(accel__weight_spec){.name = d->bias_name, .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {d->out}});
+  if (d->norms) {
+    accel__tensor gain = accel__weight(
+        p, &(accel__weight_spec){.name = d->weight, .use = ACCEL_PLUGIN_USE_PLAIN, .rank = 1, .dim = {d->out}});
+    return accel__layer_norm(p, x, gain, bias, -1, ACCEL__TORCH_NORM_EPS);
+  }
+  accel__tensor w = accel__weight(
+      p, &(accel__weight_spec){.name = d->weight, .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {d->out, d->in}});
   return accel__linear(p, x, w, bias, -1, (accel_plugin_act)d->activation);
 }
 

@@ -112,8 +112,10 @@ typedef enum accel__pooling {
   ACCEL__POOL_WEIGHTED_MEAN,
   ACCEL__POOL_LAST
 } accel__pooling;
-typedef struct accel__dense {
+#define ACCEL__TORCH_NORM_EPS 1e-5 /* of torch.nn.LayerNorm */
+typedef struct accel__dense { /* a layer behind pooling: Dense or LayerNorm */
   int64_t in, out;
+  bool norms; /* LayerNorm: weight and bias [out], in = out */
   bool bias;
   int activation;                 /* accel_plugin_act */
   const char *weight, *bias_name; /* names in `checkpoint` once its prefix ("2_Dense/") is put in front */

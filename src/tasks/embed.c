@@ -87,7 +87,7 @@ static accel_status count_prompt(const accel_endpoint *ep, const char *prompt, c
 
 /* ---- the plan ---- */
 
-/* The Dense layers' weights as fp32. */
+/* The weights of Dense and LayerNorm as fp32. */
 static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head *head, accel__arena *arena,
                                embed_plan *plan) {
   host_dense *list = accel__arena_array(arena, head->n_dense, sizeof *list);
@@ -98,14 +98,15 @@ static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head
                        ep->name);
   for (uint32_t i = 0; i < head->n_dense; i++) {
     const accel__dense *d = &head->dense[i];
+    const uint64_t elements = (uint64_t)(d->norms ? d->out : d->in * d->out);
     const accel__tensor_info *weight = accel__checkpoint_find(ep->checkpoint, d->weight),
                              *bias = d->bias ? accel__checkpoint_find(ep->checkpoint, d->bias_name) : NULL;
     list[i] = (host_dense){.layer = d,
-                           .weight = accel__arena_array(arena, (size_t)(d->in * d->out), sizeof(float)),
+                           .weight = accel__arena_array(arena, (size_t)elements, sizeof(float)),
                            .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
     if (!list[i].weight || (d->bias && !list[i].bias)) return ACCEL_ERROR_OUT_OF_MEMORY;
     /* the program has been built from these tensors: they are there, and of this size */
-    if (!weight || weight->elements != (uint64_t)(d->in * d->out) ||
+    if (!weight || weight->elements != elements ||
         (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
       return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name,
                          d->weight);

@@ -107,7 +107,7 @@ static accel_status read_pooling(const char *directory, accel__arena *arena, acc
   return status;
 }
 
-/* ---- Dense ---- */
+/* ---- Dense, LayerNorm ---- */
 
 int accel__torch_activation(const char *name) {
   static const struct {
@@ -130,32 +130,48 @@ static accel_status dense_activation(const accel__json_file *file, int *act) {
                      file->name, name);
 }
 
-static accel_status read_dense(const char *directory, const char *path, accel__arena *arena, accel__dense *list,
+static accel_status dense_fields(const accel__json_file *file, accel__dense *d) {
+  bool residual = false;
+  *d = (accel__dense){.bias = true};
+  ACCEL_TRY(accel__json_require(file, file->root, "in_features"));
+  ACCEL_TRY(accel__json_require(file, file->root, "out_features"));
+  ACCEL_TRY(accel__json_int(file, file->root, "in_features", 1, 1 << 20, &d->in));
+  ACCEL_TRY(accel__json_int(file, file->root, "out_features", 1, 1 << 20, &d->out));
+  ACCEL_TRY(accel__json_bool(file, file->root, "bias", &d->bias));
+  ACCEL_TRY(accel__json_bool(file, file->root, "use_residual", &residual));
+  if (residual) return not_done(file, "", "use_residual");
+  ACCEL_TRY(check_is(file, "module_input_name", "sentence_embedding"));
+  ACCEL_TRY(check_is(file, "module_output_name", "sentence_embedding"));
+  return dense_activation(file, &d->activation);
+}
+
+static accel_status norm_fields(const accel__json_file *file, accel__dense *d) {
+  static const char *const known[] = {"dimension", NULL};
+  *d = (accel__dense){.bias = true, .norms = true, .activation = ACCEL_PLUGIN_ACT_NONE};
+  ACCEL_TRY(check_keys(file, file->root, "", known));
+  ACCEL_TRY(accel__json_require(file, file->root, "dimension"));
+  ACCEL_TRY(accel__json_int(file, file->root, "dimension", 1, 1 << 20, &d->in));
+  d->out = d->in;
+  return ACCEL_OK;
+}
+
+/* Dense, or LayerNorm. */
+static accel_status read_layer(const char *directory, const char *path, bool norms, accel__arena *arena, accel__dense *list,
                                accel__sentence_modules *out) {
   accel__json_file file = {0};
   char *config = accel__path_join(arena, directory, "config.json");
   uint32_t i = out->head.n_dense;
   if (!config) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (i == MAX_DENSE) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d Dense modules", config, MAX_DENSE);
+  if (i == MAX_DENSE) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d modules Dense and LayerNorm", config, MAX_DENSE);
   ACCEL_TRY(accel__json_read(config, 1 << 20, &file));
   accel__dense *d = &list[i];
-  *d = (accel__dense){.bias = true};
-  accel_status status = ACCEL_OK;
-  ACCEL_GOTO(accel__json_require(&file, file.root, "in_features"));
-  ACCEL_GOTO(accel__json_require(&file, file.root, "out_features"));
-  ACCEL_GOTO(accel__json_int(&file, file.root, "in_features", 1, 1 << 20, &d->in));
-  ACCEL_GOTO(accel__json_int(&file, file.root, "out_features", 1, 1 << 20, &d->out));
-  ACCEL_GOTO(accel__json_bool(&file, file.root, "bias", &d->bias));
-  bool residual = false;
-  ACCEL_GOTO(accel__json_bool(&file, file.root, "use_residual", &residual));
-  if (residual) ACCEL_GOTO(not_done(&file, "", "use_residual"));
-  ACCEL_GOTO(check_is(&file, "module_input_name", "sentence_embedding"));
-  ACCEL_GOTO(check_is(&file, "module_output_name", "sentence_embedding"));
-  ACCEL_GOTO(dense_activation(&file, &d->activation));
+  accel_status status = norms ? norm_fields(&file, d) : dense_fields(&file, d);
+  ACCEL_GOTO(status);
+  const char *layer = norms ? "norm" : "linear";
   out->dense_directory[i] = accel__arena_string(arena, directory);
   out->dense_prefix[i] = accel__arena_printf(arena, "%s/", path);
-  d->weight = accel__arena_printf(arena, "%s/linear.weight", path);
-  d->bias_name = accel__arena_printf(arena, "%s/linear.bias", path);
+  d->weight = accel__arena_printf(arena, "%s/%s.weight", path, layer);
+  d->bias_name = accel__arena_printf(arena, "%s/%s.bias", path, layer);
   if (!out->dense_directory[i] || !out->dense_prefix[i] || !d->weight || !d->bias_name) status = ACCEL_ERROR_OUT_OF_MEMORY;
   out->head.n_dense = i + 1;
 done:
@@ -296,15 +312,16 @@ static accel_status read_module(const accel__json_file *file, const accel__json 
   if (is_transformer == (out->transformer != NULL))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                        "%s: module type '%s': the first module, and no other, must be a Transformer", file->name, type);
-  if (!out->head.n_pooling && (!strcmp(kind, "Dense") || !strcmp(kind, "Normalize")))
+  const bool norms = !strcmp(kind, "LayerNorm"), layer = norms || !strcmp(kind, "Dense");
+  if (!out->head.n_pooling && (layer || !strcmp(kind, "Normalize")))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: module type '%s' comes before Pooling", file->name, type);
   if (is_transformer) return read_transformer(full, arena, out);
   if (!strcmp(kind, "Pooling")) return read_pooling(full, arena, out);
-  if (!strcmp(kind, "Dense")) return read_dense(full, path, arena, dense, out);
+  if (layer) return read_layer(full, path, norms, arena, dense, out);
   if (!strcmp(kind, "Normalize")) return read_normalize(full, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense Normalize Dropout", file->name,
+                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense LayerNorm Normalize Dropout", file->name,
                      type);
 }
 

@@ -44,7 +44,7 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
   return ACCEL_OK;
 }
 
-/* The checkpoint of the transformer, and those of Dense modules under their prefixes. */
+/* The checkpoint of the transformer, and those of Dense and LayerNorm modules under their prefixes. */
 static accel_status open_weights(accel_endpoint *ep, const accel__sentence_modules *modules) {
   ACCEL_TRY(accel__checkpoint_open(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {

@@ -48,7 +48,19 @@ double accel__activated(int activation, double x) {
   }
 }
 
+static void norm_row(int64_t n, const float *weight, const float *bias, const float *x, float *y) {
+  double mean = 0, square = 0;
+  for (int64_t i = 0; i < n; i++) mean += (double)x[i] / (double)n;
+  for (int64_t i = 0; i < n; i++) square += (x[i] - mean) * (x[i] - mean) / (double)n;
+  const double scale = 1 / sqrt(square + ACCEL__TORCH_NORM_EPS);
+  for (int64_t i = 0; i < n; i++) y[i] = (float)((x[i] - mean) * scale * weight[i] + bias[i]);
+}
+
 void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias, const float *x, float *y) {
+  if (layer->norms) {
+    norm_row(layer->out, weight, bias, x, y);
+    return;
+  }
   for (int64_t o = 0; o < layer->out; o++) {
     double sum = bias ? bias[o] : 0;
     for (int64_t i = 0; i < layer->in; i++) sum += (double)weight[o * layer->in + i] * x[i];

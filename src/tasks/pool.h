@@ -8,9 +8,9 @@
 /* out[dim] from rows[n, dim], n >= 1, leaving out the first `skip` rows (prompt tokens; skip < n).  sentence-transformers'
  * Pooling. */
 void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32_t skip, uint32_t dim, float *out);
-/* y[out] = activation(weight[out, in] x[in] + bias[out]); bias may be NULL.  sentence-transformers' Dense. */
 /* act(x) of an accel_plugin_act that accel__torch_activation knows. */
 double accel__activated(int activation, double x);
+/* y[out] = activation(weight[out, in] x[in] + bias[out]); bias may be NULL.  sentence-transformers' Dense; or its LayerNorm. */
 void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias, const float *x, float *y);
 void accel__normalize_row(float *row, uint32_t dim); /* to length 1; zero rows stay zero (torch: eps 1e-12) */
 

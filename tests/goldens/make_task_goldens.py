@@ -251,6 +251,10 @@ def write_modules(directory, transformer, modules, sentence_bert, prompts, new_t
             if config["bias"]:
                 tensors["linear.bias"] = 0.3 * torch.randn(o)
             save_file(tensors, directory / path / "model.safetensors", metadata={"format": "pt"})
+        if kind == "LayerNorm":
+            seed(f"{directory.name} norm {i}")
+            n = config["dimension"]
+            save_file({"norm.weight": 1 + 0.3 * torch.randn(n), "norm.bias": 0.3 * torch.randn(n)}, directory / path / "model.safetensors", metadata={"format": "pt"})
     (directory / "modules.json").write_text(json.dumps(listed, indent=1) + "\n")
     if sentence_bert is not None:
         (directory / transformer / "sentence_bert_config.json").write_text(json.dumps(sentence_bert) + "\n")
@@ -297,6 +301,9 @@ def sentence_fixtures():
                                             new_types=True, saved=True, prompts={"prompts": {"query": "", "document": ""}}, sentence_bert={"max_seq_length": 20})
     yield "st_dense", lambda name: sentence(name, [("Pooling", old_pooling("mean")), ("Dense", dense(16, 20)), ("Dense", dense(20, 9, "Identity", False)),
                                                    ("Normalize", None)])
+    norm = [("Pooling", new_pooling("mean", include_prompt=False)), ("LayerNorm", {"dimension": 16}), ("Dense", dense(16, 11)), ("LayerNorm", {"dimension": 11}), ("Normalize", None)]
+    yield "st_norm", lambda name: sentence(name, norm, prompts={"prompts": {"query": "find: "}}, cases=[
+        ([], {}, some), (["--prompt-name", "query"], {"prompt_name": "query"}, some)])
     prompts = {"__version__": {"sentence_transformers": "3.0.0"}, "prompts": {"query": "find: ", "topic": "Group the text: ", "none": None},
                "default_prompt_name": "topic", "similarity_fn_name": "cosine"}
     prompted = [([], {}, some), (["--prompt-name", "query"], {"prompt_name": "query"}, some), (["--prompt", "why "], {"prompt": "why "}, some),

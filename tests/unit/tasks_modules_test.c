@@ -183,6 +183,16 @@ static void test_types(void **state) {
   refused(ACCEL_ERROR_UNSUPPORTED, "must be a Transformer");
   begin("[" TRANSFORMER ",{\"path\":\"2_Dense\"," TYPE("Dense") "}]");
   refused(ACCEL_ERROR_UNSUPPORTED, "before Pooling");
+  begin("[" TRANSFORMER ",{\"path\":\"2_N\"," TYPE("LayerNorm") "}]");
+  refused(ACCEL_ERROR_UNSUPPORTED, "before Pooling");
+  static const char *const norms[][2] = {
+      {"{}", "dimension"}, {"{\"dimension\":0}", "dimension"}, {"{\"dimension\":4,\"eps\":1e-12}", "'eps'"}};
+  for (size_t i = 0; i < sizeof norms / sizeof *norms; i++) {
+    begin("[" TRANSFORMER "," POOLING ",{\"path\":\"2_N\"," TYPE("LayerNorm") "}]");
+    put("1_Pooling/config.json", "{}");
+    put("2_N/config.json", norms[i][0]);
+    refused(i < 2 ? ACCEL_ERROR_FORMAT : ACCEL_ERROR_UNSUPPORTED, norms[i][1]);
+  }
   begin("[" TRANSFORMER "," POOLING ",{\"path\":\"\"," TYPE("Normalize") "},{\"path\":\"\"," TYPE("Dropout") "}]");
   put("1_Pooling/config.json", "{}");
   refused(ACCEL_ERROR_UNSUPPORTED, "after Normalize");
