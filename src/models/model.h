@@ -113,7 +113,7 @@ typedef enum accel__pooling {
   ACCEL__POOL_LAST
 } accel__pooling;
 #define ACCEL__TORCH_NORM_EPS 1e-5 /* of torch.nn.LayerNorm */
-typedef struct accel__dense { /* a layer behind pooling: Dense or LayerNorm */
+typedef struct accel__dense {      /* a layer behind pooling: Dense or LayerNorm */
   int64_t in, out;
   bool norms; /* LayerNorm: weight and bias [out], in = out */
   bool bias;

@@ -106,8 +106,7 @@ static accel_status load_dense(const accel_endpoint *ep, const accel__embed_head
                            .bias = d->bias ? accel__arena_array(arena, (size_t)d->out, sizeof(float)) : NULL};
     if (!list[i].weight || (d->bias && !list[i].bias)) return ACCEL_ERROR_OUT_OF_MEMORY;
     /* the program has been built from these tensors: they are there, and of this size */
-    if (!weight || weight->elements != elements ||
-        (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
+    if (!weight || weight->elements != elements || (d->bias && (!bias || bias->elements != (uint64_t)d->out)))
       return accel__fail(ACCEL_ERROR_INTERNAL, "%s: tensor '%s' is not what the program was built from", ep->name,
                          d->weight);
     ACCEL_TRY(accel__tensor_to_f32(weight, 0, weight->elements, list[i].weight));

@@ -297,8 +297,8 @@ static accel_status collect_one(const accel__request *r, accel__hypothesis *h, a
 
 static accel_status collect_error(const accel__request *r, accel__arena *arena, accel_generation *to) {
   const bool remedy = r->remedy && *r->remedy;
-  const char *error =
-      accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory", remedy ? "; " : "", remedy ? r->remedy : "");
+  const char *error = accel__arena_printf(arena, "%s%s%s", r->message ? r->message : "out of memory", remedy ? "; " : "",
+                                          remedy ? r->remedy : "");
   *to = (accel_generation){.prompt = r->number, .text = "", .finish = "error", .status = r->status, .error = error};
   return error ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }

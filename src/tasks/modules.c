@@ -162,7 +162,8 @@ static accel_status read_layer(const char *directory, const char *path, bool nor
   char *config = accel__path_join(arena, directory, "config.json");
   uint32_t i = out->head.n_dense;
   if (!config) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (i == MAX_DENSE) return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d modules Dense and LayerNorm", config, MAX_DENSE);
+  if (i == MAX_DENSE)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: more than %d modules Dense and LayerNorm", config, MAX_DENSE);
   ACCEL_TRY(accel__json_read(config, 1 << 20, &file));
   accel__dense *d = &list[i];
   accel_status status = norms ? norm_fields(&file, d) : dense_fields(&file, d);
@@ -321,8 +322,8 @@ static accel_status read_module(const accel__json_file *file, const accel__json 
   if (!strcmp(kind, "Normalize")) return read_normalize(full, out);
   if (!strcmp(kind, "Dropout")) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense LayerNorm Normalize Dropout", file->name,
-                     type);
+                     "%s: module type '%s' is not supported; known: Transformer Pooling Dense LayerNorm Normalize Dropout",
+                     file->name, type);
 }
 
 accel_status accel__read_sentence_modules(const char *directory, accel__arena *arena, accel__sentence_modules *out) {

@@ -6,7 +6,8 @@
 
 /* params are complete (accel_init_params_default first).  The endpoint joins its context's list. */
 accel_status accel__open(accel *ctx, const char *model, const accel_init_params *params, accel_endpoint **out);
-/* Only what needs no device: model, program, checkpoint, tokenizer.  Not in the context's list: freed with accel__endpoint_free. */
+/* Only what needs no device: model, program, checkpoint, tokenizer.  Not in the context's list: freed with
+ * accel__endpoint_free. */
 accel_status accel__open_dry(accel *ctx, const char *model, const accel_init_params *params,
                              const accel__registry_model **entry, accel_endpoint **out);
 void accel__close(accel_endpoint **endpoint); /* runs what is queued, leaves the list, frees */

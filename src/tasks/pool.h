@@ -10,7 +10,8 @@
 void accel__pool_rows(accel__pooling mode, const float *rows, uint32_t n, uint32_t skip, uint32_t dim, float *out);
 /* act(x) of an accel_plugin_act that accel__torch_activation knows. */
 double accel__activated(int activation, double x);
-/* y[out] = activation(weight[out, in] x[in] + bias[out]); bias may be NULL.  sentence-transformers' Dense; or its LayerNorm. */
+/* sentence-transformers' Dense, y[out] = activation(weight[out, in] x[in] + bias[out]), bias may be NULL; or its LayerNorm.
+ */
 void accel__dense_row(const accel__dense *layer, const float *weight, const float *bias, const float *x, float *y);
 void accel__normalize_row(float *row, uint32_t dim); /* to length 1; zero rows stay zero (torch: eps 1e-12) */
 

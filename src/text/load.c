@@ -633,7 +633,8 @@ void accel__tokenizer_free(accel__tokenizer **tokenizer) {
 
 size_t accel__tokenizer_bytes(const accel__tokenizer *t) {
   const accel__model *m = &t->model;
-  size_t bytes = sizeof *t + t->arena.bytes + m->merges * sizeof *m->merge + (m->score ? t->info.model_vocab_size : 0) * sizeof *m->score;
+  size_t bytes = sizeof *t + t->arena.bytes + m->merges * sizeof *m->merge +
+                 (m->score ? t->info.model_vocab_size : 0) * sizeof *m->score;
   const accel__vocab *const vocabs[] = {&t->vocab, &t->added_vocab, &t->target};
   const accel__trie *const tries[] = {&t->raw_trie, &t->normalized_trie, &m->trie};
   for (int i = 0; i < 3; ++i) bytes += accel__vocab_bytes(vocabs[i]) + accel__trie_bytes(tries[i]);

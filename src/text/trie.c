@@ -105,9 +105,7 @@ uint32_t accel__trie_step(const accel__trie *t, uint32_t node, uint32_t c) {
   return low < t->first[node + 1] && t->label[low] == c ? low : 0;
 }
 
-size_t accel__trie_bytes(const accel__trie *t) {
-  return t->n * (sizeof *t->first + sizeof *t->label + sizeof *t->value);
-}
+size_t accel__trie_bytes(const accel__trie *t) { return t->n * (sizeof *t->first + sizeof *t->label + sizeof *t->value); }
 
 void accel__trie_free(accel__trie *t) {
   free(t->first);

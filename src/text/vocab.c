@@ -89,7 +89,8 @@ accel_status accel__vocab_finish(accel__vocab *v) {
 }
 
 size_t accel__vocab_bytes(const accel__vocab *v) {
-  return v->bytes.capacity + v->capacity * sizeof *v->entry + v->slots * (sizeof *v->slot + sizeof *v->tag) + v->ids * sizeof *v->by_id;
+  return v->bytes.capacity + v->capacity * sizeof *v->entry + v->slots * (sizeof *v->slot + sizeof *v->tag) +
+         v->ids * sizeof *v->by_id;
 }
 
 int32_t accel__vocab_id(const accel__vocab *v, const char *token, size_t n) {

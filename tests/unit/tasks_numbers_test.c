@@ -79,7 +79,8 @@ static void test_dense(void **state) {
   accel__dense plain = {.in = 2, .out = 2, .activation = ACCEL_PLUGIN_ACT_NONE};
   float y[2], normed[2];
   accel__dense_row(&(accel__dense){.in = 2, .out = 2, .norms = true}, weight, bias, x, normed);
-  near(normed[0], 1.5 - 0.5 * 1e-5 / 2.25); /* (x - 0.5) / sqrt(1.5^2 + 1e-5) is +-1, nearly; times 1 and 2, plus 0.5 and -3 */
+  near(normed[0],
+       1.5 - 0.5 * 1e-5 / 2.25); /* (x - 0.5) / sqrt(1.5^2 + 1e-5) is +-1, nearly; times 1 and 2, plus 0.5 and -3 */
   near(normed[1], -5 + 1e-5 / 2.25);
   accel__dense_row(&plain, weight, NULL, x, y);
   near(y[0], 0);
