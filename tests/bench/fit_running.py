@@ -4,7 +4,7 @@
 
 ACCEL is the built tool, MODEL a directory with weights and tokenizer, a length PROMPT+NEW tokens.  `measured` is the most that the process has between the
 end of loading and its own end; `loading` the most that it ever had (VmHWM), beside fit's peak with what the process itself takes.  Exits 1 when a prediction
-is more than 2 % off, or measured memory more than packed weights, KV cache and 64 MB.
+is more than 2 % off, or measured memory more than packed weights, KV cache and 64 MiB.
 """
 import argparse
 import json
@@ -77,7 +77,7 @@ def main():
                 fit = predicted(options, model, precision, seq, new)
                 most, ever = running(options, model, precision, seq, new)
                 off, above = 100 * (fit["resident_bytes"] / most - 1), most - fit["weights_bytes"] - fit["state_bytes"]
-                failed |= abs(off) > 2 or above > 64e6
+                failed |= abs(off) > 2 or above > 64 * MIB
                 cells = [most, fit["resident_bytes"], None, fit["weights_bytes"], fit["state_bytes"], fit["tokenizer_bytes"], fit["process_bytes"], above, ever,
                          fit["peak_load_bytes"] + fit["process_bytes"]]
                 words = [f"{off:+.1f} %" if cell is None else f"{cell / MIB:.1f}" for cell in cells]
