@@ -356,6 +356,7 @@ static accel_status read_merges(reader *r, accel__tokenizer *t, accel__buffer *p
     size_t left_n = 0;
     bool skip;
     ACCEL_TRY(read_merge(r, pair, &left_n, &skip));
+    if (rank == n) return broken(r, "merges that are all pairs or all strings"); /* there is room for so many */
     if (!skip) ACCEL_TRY(add_merge(r, t, pair, left_n, rank++, joined));
   } while (take(r, ','));
   return close_part(r, ']');

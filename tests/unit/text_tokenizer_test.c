@@ -206,7 +206,8 @@ static void test_listed_twice(void **state) {
   }
 }
 
-/* A million added tokens (fewer under a sanitizer), some of which begin like others: read in seconds, within a gigabyte, and found in texts. */
+/* A million added tokens (fewer under a sanitizer), some of which begin like others: read in seconds, within a gigabyte, and
+ * found in texts. */
 static void test_million_added(void **state) {
   (void)state;
   enum { TOKENS = ACCEL_SANITIZER ? 50000 : 1000000 };
@@ -305,6 +306,8 @@ static void test_refused(void **state) {
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a b\"]}}", ACCEL_ERROR_FORMAT, "'b'"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a a\"]}}", ACCEL_ERROR_FORMAT, "'aa'"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":" VOCAB ",\"merges\":[\"a\"]}}", ACCEL_ERROR_FORMAT, "model.merges"},
+      {HEAD "null,\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"aa\":1},\"merges\":[[\"a\",\"a\"],\"a a\",\"a a\"]}}",
+       ACCEL_ERROR_FORMAT, "all pairs or all strings"},
       {HEAD "null,\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":" VOCAB ",\"merges\":[]}}", ACCEL_ERROR_UNSUPPORTED,
        "dropout"},
       {HEAD "null,\"model\":{\"type\":\"Unigram\",\"unk_id\":5,\"vocab\":[[\"a\",0]]}}", ACCEL_ERROR_FORMAT, "unk_id"},
