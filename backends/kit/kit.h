@@ -302,7 +302,7 @@ int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t
 /* KIT_ALIGN aligned host memory, in huge pages when it is large enough for one; free() it.  NULL: there is none. */
 void *kit_room(uint64_t bytes);
 uint64_t kit_room_bytes(uint64_t bytes); /* what that takes */
-/* Buffers of plugins whose device memory is the host's. */
+/* Buffers of plugins whose device memory is the host's, KIT_ALIGN aligned; large ones take memory as they are written to. */
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error);
 void kit_buffer_free(uint32_t device, void *buffer);
 int32_t kit_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const void *src, uint64_t src_offset, uint64_t n,

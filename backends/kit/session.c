@@ -78,8 +78,7 @@ static uint64_t page_bytes(const kit_endpoint_state *e, const accel_plugin_state
 
 static int32_t memory_new(const kit_endpoint_state *e, uint64_t bytes, void **out, accel_plugin_error *error) {
   if (e->backend->alloc) return e->backend->alloc(e->self, bytes, out, error);
-  *out = aligned_alloc(KIT_ALIGN, (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN);
-  return *out ? ACCEL_PLUGIN_OK : kit_no_memory(error, bytes);
+  return kit_buffer_alloc(0, bytes, out, error);
 }
 
 static void memory_free(const kit_endpoint_state *e, void *buffer) {
@@ -87,7 +86,7 @@ static void memory_free(const kit_endpoint_state *e, void *buffer) {
   if (e->backend->alloc)
     e->backend->release(e->self, buffer);
   else
-    free(buffer);
+    kit_buffer_free(0, buffer);
 }
 
 static int32_t memory_read(const kit_endpoint_state *e, void *to, void *buffer, uint64_t offset, uint64_t bytes,
