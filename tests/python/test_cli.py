@@ -560,7 +560,7 @@ class Inside(Case):
                 self.assertTrue(found and all(s["bound_ms"] > 0 and s["share_of_bound"] > 0 for s in found), (precision, op))
                 group = next(g for g in profile["by_op"] if g["op"] == op)
                 self.assertAlmostEqual(group["bound_ms"], sum(s["bound_ms"] for s in found))
-                self.assertTrue(all(s["bound_ms"] >= 1e-6 * s["bytes"] / profile["peak_gbytes_per_s"] for s in found))
+                self.assertTrue(all(s["bound_ms"] >= 0.999e-6 * s["bytes"] / profile["peak_gbytes_per_s"] for s in found))
             self.assertIsNone(next(g for g in profile["by_op"] if g["op"] == "norm")["bound_ms"])
         profile = self.good("bench", llama, "--task", "generate", "--device", "reference", "--seq", "8", "--new", "2", "--iters", "1", "--profile")["profile"]
         self.assertTrue(all(s["bound_ms"] is None for s in profile["steps"]))
