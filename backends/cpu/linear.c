@@ -1,6 +1,7 @@
 /* linear.c - linear over packed panels: rows of x are converted to what the kernel reads, then the product is cut into
  * tasks. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cpu.h"
 
@@ -84,12 +85,26 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
 static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) { return &s->linear[s->linear_of[l->index]]; }
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
 
+/* Floats as they are, further apart. */
+static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
+                      float *zero) {
+  (void)scale;
+  (void)zero;
+  for (int64_t i = 0; i < rows; i++) memcpy((float *)y + i * ldy, x + i * ldx, (size_t)k * sizeof *x);
+}
+
+/* What makes the rows that the kernel reads of rows ldx floats apart; NULL: it reads those.  Crowded ones are copied. */
+static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
+  const cpu_linear_kernel *kernel = kernel_of(s, w);
+  if (kernel->x != CPU_X_F32) return s->kernels.convert[kernel->x];
+  return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_crowded(ldx * (int64_t)sizeof(float)) ? copy_rows : NULL;
+}
+
 /* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has none in it. */
-static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows) {
+static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
   const cpu_x x = kernel_of(s, w)->x;
-  const uint64_t bytes =
-      x == CPU_X_F32 ? 0 : (uint64_t)rows * ((uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float));
-  return (bytes + 63) / 64 * 64;
+  const uint64_t row = (uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float);
+  return convert_of(s, w, rows, ldx) ? ((uint64_t)rows * row + 63) / 64 * 64 : 0;
 }
 
 /* Makes g read rows of x that are, or will be, converted into `room`. */
@@ -191,10 +206,10 @@ enum { WIDENED_ROWS = 140 };
 static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const kit_launch *l, void *room) {
   const cpu_linear_kernel *kernel = kernel_of(s, first);
   j->run = kernel->run;
-  j->convert = s->kernels.convert[kernel->x];
   j->k = first->k;
   j->from = j->g[0].x;
   j->from_ld = j->g[0].ldx;
+  j->convert = convert_of(s, first, j->rows, j->from_ld);
   j->x = kernel->x;
   if (j->convert) convert(j, l, room);
   split(j, kernel->rows, widens(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
@@ -211,6 +226,7 @@ typedef struct chain {
   cpu_convert_fn *convert[2];
   cpu_x x[2];
   uint64_t at[3]; /* bytes in a worker's room: x of each, what is between them */
+  int64_t between_ld;
   int64_t panels[2], rows;
   int64_t width; /* columns of a panel of the first, when what is between is converted strip by strip; else 0 */
   uint32_t blocks;
@@ -223,22 +239,26 @@ static bool chained(const kit_launch *l) { return l->n_joined == 1 && l->joined[
 /* Whether the second reads x by blocks: then a strip of columns of the first is enough to convert. */
 static bool by_strips(const cpu_self *s, const cpu_linear *next) { return cpu_x_blocked(kernel_of(s, next)->x); }
 
-/* A worker's room for blocks of so many rows. */
-static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows,
+/* Floats from a row to the next of what is between. */
+static int64_t between_ld(const cpu_linear *first) { return cpu_x_row(CPU_X_F32, first->n); }
+
+/* A worker's room for blocks of so many rows, ldx floats apart. */
+static void lay_out(chain *c, const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows, int64_t ldx,
                     bool strips) {
-  c->at[1] = x_bytes(s, first, rows);
-  c->at[2] = c->at[1] + x_bytes(s, next, rows);
-  c->room_bytes = c->at[2] + ((uint64_t)(rows * (strips ? STRIP : first->n)) * sizeof(float) + 63) / 64 * 64;
+  const int64_t between = strips ? STRIP : between_ld(first);
+  c->at[1] = x_bytes(s, first, rows, ldx);
+  c->at[2] = c->at[1] + x_bytes(s, next, rows, between);
+  c->room_bytes = c->at[2] + (uint64_t)(rows * between) * sizeof(float);
 }
 
 /* Rows of a block: its part of what is between stays in the second-level cache until it is read, but not fewer than are
  * worth fetching, or widening, the weights for.  0: too few rows in all to give every worker some such blocks. */
-static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows,
+static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_linear *next, int64_t rows, int64_t ldx,
                           uint32_t workers) {
   const int64_t tile = kernel_of(s, first)->rows, limit = by_strips(s, next) ? STRIP_ROWS : MOST_ROWS,
                 least = widens(s, next) ? WIDENED_ROWS : LEAST_ROWS;
   chain one;
-  lay_out(&one, s, first, next, 16, by_strips(s, next));
+  lay_out(&one, s, first, next, 16, ldx, by_strips(s, next));
   int64_t most = BETWEEN_BYTES / (int64_t)(one.room_bytes / 16 + 1);
   most = most < least ? least : most > limit ? limit : most;
   most = (most + tile - 1) / tile * tile;
@@ -248,12 +268,12 @@ static int64_t block_rows(const cpu_self *s, const cpu_linear *first, const cpu_
 uint64_t cpu_linear_workspace(const cpu_self *s, const kit_launch *l, uint32_t workers) {
   if (!s || s->linear_of[l->index] < 0) return 0;
   const cpu_linear *first = linear_at(s, l);
-  const int64_t rows = kit_row_count(&l->out[0]);
-  if (!chained(l)) return x_bytes(s, first, rows);
+  const int64_t rows = kit_row_count(&l->out[0]), ldx = l->in[0].row_stride;
+  if (!chained(l)) return x_bytes(s, first, rows, ldx);
   const cpu_linear *next = linear_at(s, l->joined);
-  const int64_t most = block_rows(s, first, next, rows, workers);
+  const int64_t most = block_rows(s, first, next, rows, ldx, workers);
   chain c;
-  lay_out(&c, s, first, next, most ? most : rows, most && by_strips(s, next));
+  lay_out(&c, s, first, next, most ? most : rows, ldx, most && by_strips(s, next));
   return c.room_bytes * (most ? workers : 1);
 }
 
@@ -293,6 +313,7 @@ static void chain_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t row = cpu_share(c->rows, index, c->blocks), rows = cpu_share(c->rows, index + 1, c->blocks) - row;
   cpu_gemm g[2] = {c->g[0], c->g[1]};
   g[0].y = between;
+  g[0].ldy = c->between_ld;
   g[1].y += row * g[1].ldy;
   for (int m = 0; m < 2; m++)
     if (g[m].residual) g[m].residual += row * g[m].ldr;
@@ -312,22 +333,23 @@ static void one_by_one(const cpu_self *s, const kit_launch *l, const chain *c) {
   float *between = (float *)(void *)(c->room + c->at[2]);
   add_gemm(&j, s, l);
   j.g[0].y = between;
+  j.g[0].ldy = c->between_ld;
   multiply(&j, s, linear_at(s, l), l, c->room);
-  const int64_t n = j.g[0].ldy;
   j = (job){.rows = c->rows};
   add_gemm(&j, s, l->joined);
   j.g[0].x = between;
-  j.g[0].ldx = n;
+  j.g[0].ldx = c->between_ld;
   multiply(&j, s, linear_at(s, l->joined), l, c->room + c->at[1]);
 }
 
 static void launch_chain(const cpu_self *s, const kit_launch *l) {
   const uint32_t workers = cpu_workers(l);
   const cpu_linear *first = linear_at(s, l), *next = linear_at(s, l->joined);
-  const int64_t rows = kit_row_count(&l->out[0]), most = block_rows(s, first, next, rows, workers);
+  const int64_t rows = kit_row_count(&l->out[0]), ldx = l->in[0].row_stride,
+                most = block_rows(s, first, next, rows, ldx, workers);
   const bool strips = most && by_strips(s, next);
-  chain c = {.rows = rows, .room = l->workspace};
-  lay_out(&c, s, first, next, most ? most : rows, strips);
+  chain c = {.rows = rows, .room = l->workspace, .between_ld = between_ld(first)};
+  lay_out(&c, s, first, next, most ? most : rows, ldx, strips);
   if (strips) c.width = kernel_of(s, first)->cols / (first->glu == ACCEL_PLUGIN_GLU_NONE ? 1 : 2);
   if (!most) {
     one_by_one(s, l, &c);
@@ -335,12 +357,12 @@ static void launch_chain(const cpu_self *s, const kit_launch *l) {
   }
   for (int m = 0; m < 2; m++) {
     const kit_launch *one = m ? l->joined : l;
-    const cpu_linear_kernel *kernel = kernel_of(s, linear_at(s, one));
-    c.g[m] = gemm_of(linear_at(s, one), one);
-    c.run[m] = kernel->run;
-    c.x[m] = kernel->x;
-    c.convert[m] = s->kernels.convert[kernel->x];
-    c.panels[m] = linear_at(s, one)->panels;
+    const cpu_linear *w = linear_at(s, one);
+    c.g[m] = gemm_of(w, one);
+    c.run[m] = kernel_of(s, w)->run;
+    c.x[m] = kernel_of(s, w)->x;
+    c.convert[m] = convert_of(s, w, most, m ? c.between_ld : ldx);
+    c.panels[m] = w->panels;
   }
   const int64_t blocks = (rows + most - 1) / most;
   c.blocks = (uint32_t)((blocks + workers - 1) / workers * workers);
@@ -370,24 +392,25 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
   if (s->linear_of[l->index] < 0 || rows < 1 || rows > ROWS) return 0;
   const cpu_linear *w = linear_at(s, l);
   const cpu_linear_kernel *kernel = kernel_of(s, w);
+  const int64_t ldx = cpu_x_row(CPU_X_F32, w->k);
   if (w->panel_bytes > 4 * CACHED) return 0;
   repeated r = {.run = kernel->run, .g = gemm_of(w, l), .rows = rows, .panels = CACHED / (int64_t)w->panel_bytes};
   if (r.panels < 1) r.panels = 1;
   if (r.panels > w->panels) r.panels = w->panels;
   r.floats = (rows * w->n + 15) / 16 * 16;
   r.g.residual = NULL;
-  float *x = malloc((size_t)(rows * w->k) * sizeof *x);
-  void *room = kit_room(x_bytes(s, w, rows) + 64);
+  float *x = malloc((size_t)(rows * ldx) * sizeof *x);
+  void *room = kit_room(x_bytes(s, w, rows, ldx) + 64);
   r.y = malloc((size_t)(cpu_workers(l) * r.floats) * sizeof *r.y);
   double us = 0;
   if (x && room && r.y) {
-    for (int64_t i = 0; i < rows * w->k; i++) x[i] = (float)(i % 17) / 17.0f;
+    for (int64_t i = 0; i < rows * ldx; i++) x[i] = (float)(i % 17) / 17.0f;
     r.g.x = x;
-    r.g.ldx = w->k;
-    if (kernel->x != CPU_X_F32) {
+    r.g.ldx = ldx;
+    cpu_convert_fn *make = convert_of(s, w, rows, ldx);
+    if (make) {
       read_from(&r.g, kernel->x, rows, room);
-      cpu_convert_rows(s->kernels.convert[kernel->x], kernel->x, x, w->k, rows, w->k, room, (float *)r.g.x_scale,
-                       (float *)r.g.x_zero);
+      cpu_convert_rows(make, kernel->x, x, ldx, rows, w->k, room, (float *)r.g.x_scale, (float *)r.g.x_zero);
     }
     const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
     us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels / (double)(r.panels * cpu_workers(l));

@@ -89,7 +89,7 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
   j->from_ld = from_ld;
   j->by_token = by_token;
   j->to = to;
-  j->row_bytes = (j->kernel->x == CPU_X_F32 ? e->k : cpu_x_row(j->kernel->x, e->k)) * cpu_x_bytes(j->kernel->x);
+  j->row_bytes = cpu_x_row(j->kernel->x, e->k) * cpu_x_bytes(j->kernel->x);
   if (!by_token && j->kernel->x == CPU_X_F32) { /* already in order */
     char *rows = j->rows;
     j->rows = (char *)from;

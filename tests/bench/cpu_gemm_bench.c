@@ -49,7 +49,8 @@ static float *numbers(int64_t n) {
 static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds) {
   const int64_t panels = (s->n + k->panel_cols - 1) / k->panel_cols, size = panels * k->panel_cols * s->k;
   const int64_t copies = COPIES_BYTES / (size * (int64_t)sizeof(float)) + 1;
-  float *x = numbers(s->m * s->k), *w = numbers(s->n * s->k * copies), *packed = numbers(size * copies),
+  const int64_t ldx = cpu_x_row(CPU_X_F32, s->k); /* as linear.c has it */
+  float *x = numbers(s->m * ldx), *w = numbers(s->n * s->k * copies), *packed = numbers(size * copies),
         *y = numbers(s->m * s->n), *bias = calloc((size_t)s->n, sizeof *bias);
   if (!x || !w || !packed || !y || !bias) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t c = 0; c < copies; c++)
@@ -68,7 +69,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
       cpu_gemm g = {.n = s->n,
                     .k = s->k,
                     .x = x,
-                    .ldx = s->k,
+                    .ldx = ldx,
                     .w = packed + n % copies * size,
                     .panel_bytes = s->k * k->panel_cols * (int64_t)sizeof(float),
                     .y = y,
@@ -82,7 +83,7 @@ static bool run(const shape *s, const cpu_kernels *k, sgemm_fn *blas, int rounds
     share[r] = ours[r] / top[r];
     n = 0;
     for (start = now(); blas && now() - start < SECONDS; n++)
-      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)s->k, w + n % copies * s->n * s->k, (int)s->k, 0.0f,
+      blas(101, 111, 112, (int)s->m, (int)s->n, (int)s->k, 1.0f, x, (int)ldx, w + n % copies * s->n * s->k, (int)s->k, 0.0f,
            y, (int)s->n);
     theirs[r] = blas ? (double)n * flop / (now() - start) : 0;
   }

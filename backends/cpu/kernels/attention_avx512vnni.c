@@ -6,3 +6,4 @@
 #define GEMM_ROWS           14
 #define GEMM_VECS           2
 #include "kernels/attention_body.h"
+#include "kernels/decode_body.h"

@@ -3,11 +3,10 @@
  * attention_head: keys and values are packed into panels, tile of keys after tile; a strip of query rows goes through
  * scores, softmax and the product with v while its scores stay in the first-level cache.  A block of rows carries largest
  * score, sum and values from tile to tile (the online softmax of FlashAttention, Dao et al. 2022).  Up to CPU_ATTENTION_KEYS
- * keys are one tile, packed once for all rows.  decode_head: few rows, keys and values are read once where they lie. What
- * lies outside a row's window is never computed when positions are row numbers.  The order of every sum depends on the
- * sequence alone, not on threads or batch.
+ * keys are one tile, packed once for all rows.  What lies outside a row's window is never computed when positions are
+ * row numbers.  The order of every sum depends on the sequence alone, not on threads or batch.  Few rows: decode_body.h.
  *
- * With ATTENTION_PER 2 (attention_bf16_<isa>.c) queries, keys, weights and values are multiplied as pairs of bf16. */
+ * With MICRO_PER 2 (attention_bf16_<isa>.c) queries, keys, weights and values are multiplied as pairs of bf16. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -15,20 +14,11 @@
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
 
-#if !defined(ATTENTION_PER)
-#define ATTENTION_PER           1
-#define ATTENTION_HEAD          CPU_NAME(attention, head)
-#define ATTENTION_PAIR_UP(a, b) attention_first(a, b)
-V_INLINE vf attention_first(vf a, vf b) {
-  (void)b;
-  return a;
-}
+#if !defined(ATTENTION_HEAD)
+#define ATTENTION_HEAD CPU_NAME(attention, head)
 #endif
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
-/* Elements of n factors. */
-static int64_t depth_of(int64_t n) { return (n + ATTENTION_PER - 1) / ATTENTION_PER; }
-
 /* ---- keys and values as fp32 ---- */
 
 /* Elements i .. of a row of `kv` elements, `left` of them there. */
@@ -59,8 +49,8 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
       for (int64_t i = 0; kv == ACCEL_PLUGIN_I8 && i < V; i++)
         if (row[i]) x[i] = v_mul(x[i], v_set(scale_of(kv, row[i], a->k_scale)));
       v_transpose(x);
-      for (int64_t i = 0; i < V && d + i < a->dk; i += ATTENTION_PER)
-        v_store(panel + (d + i) / ATTENTION_PER * GEMM_COLS + c, ATTENTION_PAIR_UP(x[i], x[(i + 1) % V]));
+      for (int64_t i = 0; i < V && d + i < a->dk; i += MICRO_PER)
+        v_store(panel + (d + i) / MICRO_PER * GEMM_COLS + c, MICRO_PAIR_UP(x[i], x[(i + 1) % V]));
     }
   }
 }
@@ -75,11 +65,11 @@ V_INLINE vf value_at(const int kv, const cpu_attention *a, int64_t j, int64_t to
 
 /* Value rows from .. to-1 as panels [depth of count][GEMM_COLS], `stride` floats from one to the next. */
 V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to, int64_t stride, float *panels) {
-  for (int64_t j = from; j < to; j += ATTENTION_PER)
+  for (int64_t j = from; j < to; j += MICRO_PER)
     for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
-      float *at = panels + c / GEMM_COLS * stride + (j - from) / ATTENTION_PER * GEMM_COLS;
+      float *at = panels + c / GEMM_COLS * stride + (j - from) / MICRO_PER * GEMM_COLS;
       MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V) {
-        v_store(at + i, ATTENTION_PAIR_UP(value_at(kv, a, j, to, c + i), value_at(kv, a, j + 1, to, c + i)));
+        v_store(at + i, MICRO_PAIR_UP(value_at(kv, a, j, to, c + i), value_at(kv, a, j + 1, to, c + i)));
       }
     }
 }
@@ -97,7 +87,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
 /* A strip of query rows, and the packed keys and values that it shares with others. */
 typedef struct block {
   const cpu_attention *a;
-  float *k, *v, *q, *score, *position, *key_side, *total; /* in the workspace; q: of pairs only */
+  float *k, *v, *q, *score, *position, *key_side, *total; /* in the workspace; q: see queries() */
   int64_t lds, strip;
   int64_t row, rows, low, high; /* query rows of the strip; keys that any of them sees */
   int64_t tile, tile_end;       /* keys at hand: everything in the workspace counts from `tile` */
@@ -258,15 +248,15 @@ static void values(const block *b, float *total, int64_t columns, const float *f
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile, stride = b->lds * GEMM_COLS;
-#if ATTENTION_PER == 2
+#if MICRO_PER == 2
   for (int64_t i = 0; i < b->rows; i++) /* over themselves */
     v_narrow_row(b->score + i * b->lds + low, high - low, high - low, b->score + i * b->lds + low);
 #endif
   for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](depth_of(high - low), b->score + i * b->lds + low, b->lds,
-                       b->v + d / GEMM_COLS * stride + low / ATTENTION_PER * GEMM_COLS, 0, tile, GEMM_COLS, b->v, 0);
+      micro_of_rows[n](micro_depth(high - low), b->score + i * b->lds + low, b->lds,
+                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, 0, tile, GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
           vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);
@@ -310,28 +300,39 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
 static void pack_tile(const block *b, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int64_t from = low / GEMM_COLS * GEMM_COLS;
-#define PACK(kv)                                                                                                \
-  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * depth_of(a->dk)); \
-  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / ATTENTION_PER * GEMM_COLS)
+#define PACK(kv)                                                                                                   \
+  for (int64_t j = from; j < high; j += GEMM_COLS) pack_keys(kv, a, j, b->k + (j - b->tile) * micro_depth(a->dk)); \
+  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / MICRO_PER * GEMM_COLS)
   FOR_KV(PACK)
 #undef PACK
   for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++) b->position[j] = position_of(a, b->tile + j);
 }
 
-static void scores(const block *b) {
+/* The strip's rows of q as they are multiplied, *ldq apart: as pairs, further apart, or where they are. */
+static const float *queries(const block *b, int64_t *ldq) {
   const cpu_attention *a = b->a;
   const float *q = a->q + b->row * a->ldq;
-  int64_t ldq = a->ldq;
+#if MICRO_PER == 2
+  *ldq = cpu_attention_pairs(a->dk);
+  for (int64_t i = 0; i < b->rows; i++) v_narrow_row(q + i * a->ldq, a->dk, a->dk, b->q + i * *ldq);
+#else
+  *ldq = a->ldq;
+  if (b->rows <= CPU_WAYS || !cpu_crowded(a->ldq * (int64_t)sizeof *q)) return q;
+  *ldq = cpu_x_row(CPU_X_F32, a->dk);
+  for (int64_t i = 0; i < b->rows; i++) memcpy(b->q + i * *ldq, q + i * a->ldq, (size_t)a->dk * sizeof *q);
+#endif
+  return b->q;
+}
+
+static void scores(const block *b) {
+  const cpu_attention *a = b->a;
+  int64_t ldq;
+  const float *q = queries(b, &ldq);
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-#if ATTENTION_PER == 2
-  ldq = cpu_attention_pairs(a->dk);
-  for (int64_t i = 0; i < b->rows; i++) v_narrow_row(q + i * a->ldq, a->dk, a->dk, b->q + i * ldq);
-  q = b->q;
-#endif
-  product(b->rows, depth_of(a->dk), q, ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
+  product(b->rows, micro_depth(a->dk), q, ldq, b->k, low / GEMM_COLS, (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
   if (a->rel_k)
-    product(b->rows, a->dk, q, a->ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
+    product(b->rows, a->dk, q, ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS, b->score + b->rows * b->lds,
             a->relative_columns);
 }
 
@@ -415,282 +416,3 @@ void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float 
     run_strip(&b);
   }
 }
-
-#if ATTENTION_PER == 1
-
-/* ---- few rows ---- */
-
-enum {
-  DECODE_KEYS = 64,                              /* of a chunk, between two steps of the softmax; a page is some of them */
-  DECODE_AHEAD = 12,                             /* keys that are asked into the first-level cache ahead */
-  DECODE_ROWS = 8,                               /* rows that go past a chunk together, at most: heads of one query row */
-  DECODE_FEW = 4,                                /* of these, for which a key is loaded at once */
-  DECODE_TURNED = V == 16 ? 3 : DECODE_ROWS + 1, /* so many rows pay for turning keys into columns */
-  DECODE_DIM = 512                               /* of keys that are turned, at most */
-};
-_Static_assert(CPU_PAGE_ROWS % DECODE_KEYS == 0, "a chunk lies in one page");
-typedef float decode_scores[DECODE_KEYS] __attribute__((aligned(64)));
-
-/* Some keys that lie in one piece, and their values.  Memory is kept busy all along: values are asked for while the keys go
- * by, the next chunk's keys while the values do. */
-typedef struct chunk {
-  int64_t from, n;
-  const char *k, *v, *next;  /* next: NULL when no keys follow */
-  const char *far_k, *far_v; /* keys after the next ones, values after these; or NULL */
-  int64_t k_row, v_row;      /* bytes from one to the next */
-  int64_t k_bytes, v_bytes;  /* bytes that are read of each */
-} chunk;
-
-static chunk chunk_at(const cpu_attention *a, int64_t from, int64_t high) {
-  const int64_t size = cpu_kv_bytes(a->kv), whole = DECODE_KEYS - from % DECODE_KEYS;
-  chunk c = {.from = from, .n = high - from < whole ? high - from : whole};
-  c.k = cpu_key_at(a, from);
-  c.v = cpu_value_at(a, from);
-  c.next = from + c.n < high ? cpu_key_at(a, from + c.n) : NULL;
-  c.far_k = from + c.n + DECODE_KEYS < high ? cpu_key_at(a, from + c.n + DECODE_KEYS) : NULL;
-  c.far_v = c.next ? cpu_value_at(a, from + c.n) : NULL;
-  c.k_row = a->ldk * size;
-  c.v_row = a->ldv * size;
-  c.k_bytes = a->kv == ACCEL_PLUGIN_I8 ? a->k_scale + 4 : a->dk * size;
-  c.v_bytes = a->kv == ACCEL_PLUGIN_I8 ? a->v_scale + 4 : a->dv * size;
-  return c;
-}
-
-/* The lines that begin in a row: of rows one behind the other each line is asked for once. */
-V_INLINE const char *first_line(const char *row) { return row + (-(uintptr_t)row & 63); }
-V_INLINE void ask_for(const char *row, int64_t bytes) {
-  for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch(line);
-}
-V_INLINE void ask_far(const char *row, int64_t bytes) {
-  for (const char *line = first_line(row); line < row + bytes; line += 64) v_prefetch_far(line);
-}
-
-/* s[r][j] = q[r] . k[j] for j < n, anything up to a whole vector.  asks: for the values meanwhile. */
-V_INLINE void dots(const int kv, const int rows, const cpu_attention *a, const float *q, const chunk *at, bool asks,
-                   decode_scores *s) {
-  const int64_t dk = a->dk, n = at->n;
-  for (int64_t j = 0; j < n; j += V) {
-    vf part[DECODE_FEW][V];
-    for (int64_t c = 0; c < V; c++) {
-      vf sum[DECODE_FEW], more[DECODE_FEW];
-      MICRO_UNROLL for (int r = 0; r < rows; r++) part[r][c] = sum[r] = more[r] = v_zero();
-      if (j + c >= n) continue;
-      const char *row = at->k + (j + c) * at->k_row;
-      int64_t d = 0;
-      if (asks) {
-        if (j + c + DECODE_AHEAD < n) ask_for(row + DECODE_AHEAD * at->k_row, at->k_bytes);
-        ask_far(at->v + (j + c) * at->v_row, at->v_bytes);
-      }
-      for (; d + 2 * V <= dk; d += 2 * V) {
-        const vf k = load_kv(kv, row, d, V), next = load_kv(kv, row, d + V, V);
-        MICRO_UNROLL for (int r = 0; r < rows; r++) {
-          sum[r] = v_fma(v_load(q + r * a->ldq + d), k, sum[r]);
-          more[r] = v_fma(v_load(q + r * a->ldq + d + V), next, more[r]);
-        }
-      }
-      for (; d < dk; d += V) {
-        const vf k = load_kv(kv, row, d, dk - d);
-        MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = v_fma(v_loadn(q + r * a->ldq + d, dk - d), k, sum[r]);
-      }
-      MICRO_UNROLL for (int r = 0; r < rows; r++) {
-        part[r][c] = v_add(sum[r], more[r]);
-        if (kv == ACCEL_PLUGIN_I8) part[r][c] = v_mul(part[r][c], v_set(scale_of(kv, row, a->k_scale)));
-      }
-    }
-    MICRO_UNROLL for (int r = 0; r < rows; r++) v_store(s[r] + j, v_sums(part[r]));
-  }
-}
-
-/* The same for `rows` of 4 or 8 rows at once: V keys become columns, and q, turned [dk rounded up to V][rows], is spread
- * over them. */
-V_INLINE void dots_turned(const int kv, const int rows, const cpu_attention *a, const float *turned, const chunk *at,
-                          decode_scores *s) {
-  const int64_t dk = a->dk, n = at->n, steps = (dk + V - 1) / V, k_share = (V * at->k_row / steps + 63) / 64 * 64,
-                v_share = (V * at->v_row / steps + 63) / 64 * 64;
-  for (int64_t j = 0; j < n; j += V) {
-    const char *row[V], *ahead = at->k + (j + V) * at->k_row, *value = at->v + j * at->v_row;
-    vf sum[DECODE_ROWS], more[DECODE_ROWS], x[V];
-    for (int64_t c = 0; c < V; c++) row[c] = at->k + (j + c < n ? j + c : n - 1) * at->k_row;
-    MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = more[r] = v_zero();
-    for (int64_t d = 0; d < dk; d += V, ahead += k_share, value += v_share) {
-      const float *q = turned + d * rows;
-      if (j + V < n) ask_for(ahead, k_share);
-      ask_far(value, v_share);
-      MICRO_UNROLL for (int c = 0; c < V; c++) x[c] = load_kv(kv, row[c], d, dk - d);
-      v_transpose(x);
-      MICRO_UNROLL for (int i = 0; i < V; i++) {
-        MICRO_UNROLL for (int r = 0; r < rows; r++) {
-          if (rows < 8 && i % 2)
-            more[r] = v_fma(v_set(q[i * rows + r]), x[i], more[r]);
-          else
-            sum[r] = v_fma(v_set(q[i * rows + r]), x[i], sum[r]);
-        }
-      }
-    }
-    float scale[V];
-    for (int64_t c = 0; kv == ACCEL_PLUGIN_I8 && c < V; c++) scale[c] = scale_of(kv, row[c], a->k_scale);
-    MICRO_UNROLL for (int r = 0; r < rows; r++) {
-      const vf all = rows < 8 ? v_add(sum[r], more[r]) : sum[r];
-      v_store(s[r] + j, kv == ACCEL_PLUGIN_I8 ? v_mul(all, v_load(scale)) : all);
-    }
-  }
-}
-
-/* Scores of up to DECODE_ROWS rows; turned: [.. ][4 or 8], or NULL. */
-V_INLINE void dots_of(const int kv, int64_t rows, const cpu_attention *a, const float *q, const float *turned,
-                      const chunk *at, decode_scores *s) {
-  if (turned && rows > 4) {
-    dots_turned(kv, 8, a, turned, at, s);
-  } else if (turned) {
-    dots_turned(kv, 4, a, turned, at, s);
-  } else {
-    for (int64_t i = 0, step; i < rows; i += step) {
-      step = rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
-      const float *from = q + i * a->ldq;
-      if (step == 4)
-        dots(kv, 4, a, from, at, i == 0, s + i);
-      else if (step == 2)
-        dots(kv, 2, a, from, at, i == 0, s + i);
-      else
-        dots(kv, 1, a, from, at, i == 0, s + i);
-    }
-  }
-}
-
-/* q[rows][dk] as [dk rounded up to V][4 or 8], zeros where there is none. */
-static void turn(const cpu_attention *a, const float *q, int64_t rows, float *turned) {
-  const int64_t width = rows > 4 ? 8 : 4;
-  for (int64_t d = 0; d < round_up(a->dk, V); d++)
-    for (int64_t r = 0; r < width; r++) turned[d * width + r] = d < a->dk && r < rows ? q[r * a->ldq + d] : 0.0f;
-}
-
-/* total[r][d .. d + vectors V) = total * factor + sum of s[r][j] v[j]; meanwhile asks for the keys at `next`. */
-V_INLINE void mix_columns(const int kv, const int rows, const int vectors, const cpu_attention *a, const decode_scores *s,
-                          const chunk *at, const char *next, int64_t d, const float *factor, float *const *total) {
-  vf sum[DECODE_FEW][8];
-  const int64_t left = a->dv - d;
-  const char *row = at->v;
-  MICRO_UNROLL for (int r = 0; r < rows; r++) {
-    MICRO_UNROLL for (int i = 0; i < vectors; i++) sum[r][i] =
-        v_mul(v_loadn(total[r] + d + i * V, left - i * V), v_set(factor[r]));
-  }
-  for (int64_t j = 0; j < at->n; j++, row += at->v_row) {
-    const float scale = scale_of(kv, row, a->v_scale);
-    vf w[DECODE_FEW];
-    if (next) ask_far(next + j * at->k_row, at->k_bytes);
-    MICRO_UNROLL for (int r = 0; r < rows; r++) w[r] = v_set(s[r][j] * scale);
-    MICRO_UNROLL for (int i = 0; i < vectors; i++) {
-      const vf v = load_kv(kv, row, d + i * V, left - i * V);
-      MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r][i] = v_fma(w[r], v, sum[r][i]);
-    }
-  }
-  MICRO_UNROLL for (int r = 0; r < rows; r++) {
-    MICRO_UNROLL for (int i = 0; i < vectors; i++) v_storen(total[r] + d + i * V, sum[r][i], left - i * V);
-  }
-}
-
-/* total[r] = total[r] * factor + sum of s[r][j] v[j], as many columns at once as there are registers for half of. */
-V_INLINE void mix(const int kv, const int rows, const cpu_attention *a, const decode_scores *s, const chunk *at,
-                  const char *next, const float *factor, float *const *total) {
-  const int most = V_REGISTERS / 2 / rows;
-  for (int64_t d = 0, left; (left = a->dv - d) > 0; next = NULL) {
-    if (most >= 8 && left >= 8 * V) {
-      mix_columns(kv, rows, 8, a, s, at, next, d, factor, total);
-      d += 8 * V;
-    } else if (most >= 4 && left >= 4 * V) {
-      mix_columns(kv, rows, 4, a, s, at, next, d, factor, total);
-      d += 4 * V;
-    } else if (left >= 2 * V) {
-      mix_columns(kv, rows, 2, a, s, at, next, d, factor, total);
-      d += 2 * V;
-    } else {
-      mix_columns(kv, rows, 1, a, s, at, next, d, factor, total);
-      d += V;
-    }
-  }
-}
-
-/* Row i's scores of keys j .. j + n-1 to exponentials; answers the factor of what was summed up before. */
-static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t j, int64_t n, const float *position,
-                           seen *so_far) {
-  const bool plain = is_plain(a);
-  if (!plain) adjust(a, i, s, j, 0, n, position);
-  for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
-  vf most = v_set(-INFINITY);
-  for (int64_t c = 0; c < n; c += V) most = v_max(v_load(s + c), most);
-  const float scale = plain ? a->scale : 1.0f, factor = raise_to(so_far, v_largest(most) * scale);
-  so_far->sum += weigh(s, 0, n, scale, so_far->top);
-  return factor;
-}
-
-V_INLINE void mix_of(const int kv, int64_t rows, const cpu_attention *a, const decode_scores *s, const chunk *at,
-                     const float *factor, float *const *total) {
-  for (int64_t i = 0, step; i < rows; i += step) {
-    const char *next = i ? NULL : at->next;
-    step = rows - i >= 4 ? 4 : rows - i >= 2 ? 2 : 1;
-    if (step == 4)
-      mix(kv, 4, a, s + i, at, next, factor + i, total + i);
-    else if (step == 2)
-      mix(kv, 2, a, s + i, at, next, factor + i, total + i);
-    else
-      mix(kv, 1, a, s + i, at, next, factor + i, total + i);
-  }
-}
-
-#ifdef V_PAIRS
-#include "kernels/attention_pairs_body.h"
-#endif
-
-/* Rows i .. i + rows-1, which see the same keys. */
-V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t i) {
-  decode_scores s[DECODE_ROWS], position;
-  float *total[DECODE_ROWS], factor[DECODE_ROWS], turned[DECODE_DIM * DECODE_ROWS] __attribute__((aligned(64)));
-  seen so_far[DECODE_ROWS];
-  const float *q = a->q + i * a->ldq;
-  const bool placed = a->key_position || a->slope != 0.0f, turns = rows >= DECODE_TURNED && a->dk <= DECODE_DIM;
-  int64_t low, high;
-  span_of(a, i, &low, &high);
-#ifdef V_PAIRS
-  const bool pairs = kv == ACCEL_PLUGIN_I8 && takes_pairs(a);
-  int16_t codes[DECODE_ROWS * DECODE_DIM] __attribute__((aligned(64)));
-  float unit[DECODE_ROWS];
-  if (pairs) code_rows(a, q, rows, codes, unit);
-#else
-  const bool pairs = false;
-#endif
-  if (turns && !pairs) turn(a, q, rows, turned);
-  for (int64_t r = 0; r < rows; r++) {
-    total[r] = a->part ? a->part + (i + r) * (2 + a->dv) + 2 : a->y + (i + r) * a->ldy;
-    so_far[r] = nothing_seen(a, i + r);
-    memset(total[r], 0, (size_t)a->dv * sizeof *total[r]);
-  }
-  chunk at;
-  for (int64_t j = low; j < high; j += at.n) {
-    at = chunk_at(a, j, high);
-#ifdef V_PAIRS
-    if (pairs) dots_pairs_of(rows, a, codes, unit, &at, s);
-#endif
-    if (!pairs) dots_of(kv, rows, a, q, turns ? turned : NULL, &at, s);
-    for (int64_t c = 0; placed && c < round_up(at.n, V); c++) position[c] = position_of(a, j + c);
-    for (int64_t r = 0; r < rows; r++)
-      factor[r] = weigh_decoded(a, i + r, s[r], j, at.n, placed ? position : NULL, &so_far[r]);
-#ifdef V_PAIRS
-    if (pairs) mix_pairs_of(rows, a, (const decode_scores *)s, &at, factor, total);
-#endif
-    if (!pairs) mix_of(kv, rows, a, (const decode_scores *)s, &at, factor, total);
-  }
-  for (int64_t r = 0; r < rows; r++) {
-    if (!a->part) hand_over(a, i + r, &so_far[r], total[r]);
-    if (!a->part) continue;
-    total[r][-2] = so_far[r].top;
-    total[r][-1] = so_far[r].sum;
-  }
-}
-
-void CPU_NAME(decode, head)(const cpu_attention *a, int64_t row, int64_t row_end) {
-  const int64_t most = a->step ? 1 : DECODE_ROWS; /* heads of one query row go together */
-#define DECODE(kv) decode(kv, row_end - row < most ? row_end - row : most, a, row)
-  for (; row < row_end; row += most) FOR_KV(DECODE)
-#undef DECODE
-}
-#endif

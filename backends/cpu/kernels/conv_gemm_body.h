@@ -1,5 +1,5 @@
 /* conv_gemm_body.h - convolutions as products (ops.h: cpu_conv_gemm), included by conv_body.h, and by
- * conv_pairs_<isa>.c, where elements of w and of the columns are CONV_PER 2 neighbouring k as bf16.
+ * conv_pairs_<isa>.c, where elements of w and of the columns are pairs of neighbouring k (micro_body.h: MICRO_PER).
  *
  * For a block of k and pixels the columns are laid out in panels [pixels / COLS][k][COLS], then every tile of w passes
  * over them.  The tile is the one of micro_body.h with the roles of rows and columns swapped: rows are output channels. */
@@ -9,22 +9,14 @@
 #include "kernels/micro_body.h"
 #include "kernels/plane_body.h"
 
-#if !defined(CONV_PER)
-#define CONV_PER            1
+#if !defined(CONV_NAME)
 #define CONV_NAME           CPU_NAME(conv, GEMM_TILE)
 #define WINO_NAME           CPU_NAME(winograd, GEMM_TILE)
 #define CONV_ADD(sum, a, b) *(sum) = v_fma(a, b, *(sum))
-#define CONV_PAIR_UP(a, b)  conv_first(a, b)
 #define CONV_ACTIVATE       CPU_NAME(activate, row)
-V_INLINE vf conv_first(vf a, vf b) {
-  (void)b;
-  return a;
-}
 #endif
 
 /* ---- columns ---- */
-
-static int64_t depth_of(int64_t k) { return (k + CONV_PER - 1) / CONV_PER; }
 
 /* Neighbouring pixels of one output row in one panel. */
 typedef struct segment {
@@ -52,15 +44,15 @@ static bool is_plain(const cpu_plane *p) {
  * lies in a page of its own. */
 enum { PLAIN_AHEAD = 4 };
 static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
-  const int64_t depth = depth_of(count);
-  for (int64_t k = 0; k < depth; k++, x += CONV_PER * ldx) {
-    const bool alone = CONV_PER * k + 1 == count; /* the last of an odd number of k */
+  const int64_t depth = micro_depth(count);
+  for (int64_t k = 0; k < depth; k++, x += MICRO_PER * ldx) {
+    const bool alone = MICRO_PER * k + 1 == count; /* the last of an odd number of k */
     for (int64_t p = 0; p < pixels; p += GEMM_COLS) {
       float *panel = to + p * depth + k * GEMM_COLS;
       for (int j = 0; j < GEMM_VECS; j++) {
         const float *from = x + p + j * V;
-        v_store(panel + j * V, CONV_PAIR_UP(v_load(from), alone ? v_zero() : v_load(from + ldx)));
-        for (int i = 0; i < CONV_PER; i++) v_prefetch(from + (PLAIN_AHEAD + i) * ldx);
+        v_store(panel + j * V, MICRO_PAIR_UP(v_load(from), alone ? v_zero() : v_load(from + ldx)));
+        for (int i = 0; i < MICRO_PER; i++) v_prefetch(from + (PLAIN_AHEAD + i) * ldx);
       }
     }
   }
@@ -225,7 +217,7 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
   const cpu_plane *p = &g->plane;
   const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
   const bool row = p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
-  return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % CONV_PER == 0 &&
+  return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % MICRO_PER == 0 &&
                  g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE
              ? pitch
              : 0;
@@ -235,23 +227,23 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
 static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int64_t pitch, float *to) {
   const cpu_plane *p = &g->plane;
   lay_run(g->x + channel * p->in[1], p->in[1], pixel - p->begin[1], 1, pitch, 0.0f, false, to);
-  const int64_t pairs = CONV_PER > 1 ? pitch - p->dilation[1] : 0;
+  const int64_t pairs = MICRO_PER > 1 ? pitch - p->dilation[1] : 0;
   for (int64_t i = 0; i < pairs; i += V)
-    v_storen(to + i, CONV_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)), pairs - i);
+    v_storen(to + i, MICRO_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)), pairs - i);
 }
 
 /* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
 static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile, int64_t tile_end, int64_t pitch,
                   float *rows_of_x) {
   const cpu_plane *p = &g->plane;
-  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = depth_of(g->k), count = taps / CONV_PER;
+  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = micro_depth(g->k), count = taps / MICRO_PER;
   for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
   for (int64_t c = 0; c < channels; c++)
     for (int64_t i = tile; i < tile_end; i++) {
       const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
       for (int64_t at = pixel; at < stop; at += GEMM_COLS)
         conv_panel(g, g->w + (i * depth + c * count) * g->height, count, rows_of_x + c * pitch + at - pixel,
-                   CONV_PER * p->dilation[1], row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0,
+                   MICRO_PER * p->dilation[1], row, rows, at, stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0,
                    c == channels - 1);
     }
 }
@@ -262,14 +254,14 @@ enum { CONV_CHUNK = 128 };
 /* k [k, k_end) for one panel: as they are, or in pairs by way of `wide`. */
 static void lay_chunk(const cpu_conv_gemm *g, const segment *s, int n, int64_t count, int64_t k, int64_t k_end, float *to) {
   const int64_t taps = g->plane.kernel[0] * g->plane.kernel[1];
-  float wide[CONV_PER > 1 ? CONV_CHUNK * GEMM_COLS : 1] __attribute__((aligned(64))), *laid = CONV_PER > 1 ? wide : to;
+  float wide[MICRO_PER > 1 ? CONV_CHUNK * GEMM_COLS : 1] __attribute__((aligned(64))), *laid = MICRO_PER > 1 ? wide : to;
   for (int64_t at = k, end; at < k_end; at = end) { /* channel by channel */
     end = at / taps * taps + taps < k_end ? at / taps * taps + taps : k_end;
     lay_panel(g, s, n, count, at, end, laid + (at - k) * GEMM_COLS);
   }
-  for (int64_t at = k; CONV_PER > 1 && at < k_end; at += CONV_PER, laid += CONV_PER * GEMM_COLS, to += GEMM_COLS)
+  for (int64_t at = k; MICRO_PER > 1 && at < k_end; at += MICRO_PER, laid += MICRO_PER * GEMM_COLS, to += GEMM_COLS)
     for (int j = 0; j < GEMM_COLS; j += V)
-      v_store(to + j, CONV_PAIR_UP(v_load(laid + j), at + 1 < k_end ? v_load(laid + GEMM_COLS + j) : v_zero()));
+      v_store(to + j, MICRO_PAIR_UP(v_load(laid + j), at + 1 < k_end ? v_load(laid + GEMM_COLS + j) : v_zero()));
 }
 
 /* Columns of k [k, k_end) and pixels [pixel, stop), at most CPU_CONV_MOST: panels one after the other.  Channel by channel,
@@ -277,11 +269,11 @@ static void lay_chunk(const cpu_conv_gemm *g, const segment *s, int n, int64_t c
 static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t k, int64_t k_end, float *to) {
   segment s[CPU_CONV_MOST];
   int first[CPU_CONV_MOST / GEMM_COLS + 2] = {0}, panels = 0;
-  const int64_t depth = depth_of(k_end - k), size = g->plane.in[0] * g->plane.in[1],
+  const int64_t depth = micro_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
                 taps = g->plane.kernel[0] * g->plane.kernel[1],
-                chunk = CONV_PER == 1                  ? taps
-                        : CONV_PER * taps < CONV_CHUNK ? CONV_PER * taps
-                                                       : CONV_CHUNK;
+                chunk = MICRO_PER == 1                  ? taps
+                        : MICRO_PER * taps < CONV_CHUNK ? MICRO_PER * taps
+                                                        : CONV_CHUNK;
   if (is_plain(&g->plane)) {
     const int64_t whole = (stop - pixel) / GEMM_COLS * GEMM_COLS;
     lay_plain(g->x + k * size + pixel, size, k_end - k, whole, to);
@@ -296,7 +288,7 @@ static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int
     for (int i = 0; i < panels; i++) {
       const int64_t left = stop - pixel - i * GEMM_COLS;
       lay_chunk(g, s + first[i], first[i + 1] - first[i], left < GEMM_COLS ? left : GEMM_COLS, at, end,
-                to + (i * depth + (at - k) / CONV_PER) * GEMM_COLS);
+                to + (i * depth + (at - k) / MICRO_PER) * GEMM_COLS);
     }
   }
 }
@@ -310,7 +302,7 @@ static int64_t block_pixels(int64_t left, int64_t count) {
 }
 
 void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile, int64_t tile_end, float *workspace) {
-  const int64_t depth = depth_of(g->k), steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
+  const int64_t depth = micro_depth(g->k), steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
                 pitch = sliding_pitch(g),
                 block = pitch ? CPU_CONV_PIXELS : block_pixels(pixel_end - pixel, (depth + steps - 1) / steps);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
@@ -321,8 +313,8 @@ void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t
     }
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
       const int64_t at = depth * s / steps, count = depth * (s + 1) / steps - at,
-                    k_end = CONV_PER * (at + count) < g->k ? CONV_PER * (at + count) : g->k;
-      lay_columns(g, pixel, stop, CONV_PER * at, k_end, workspace);
+                    k_end = MICRO_PER * (at + count) < g->k ? MICRO_PER * (at + count) : g->k;
+      lay_columns(g, pixel, stop, MICRO_PER * at, k_end, workspace);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height, rows = g->rows - row < g->height ? g->rows - row : g->height;
         for (int64_t p = pixel; p < stop; p += GEMM_COLS)

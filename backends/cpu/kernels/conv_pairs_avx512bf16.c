@@ -3,11 +3,9 @@
 
 #define GEMM_ROWS           14
 #define GEMM_VECS           2
-#define CONV_PER            2
 #define CONV_NAME           accel_f32_conv_pairs_14x32__avx512bf16
 #define WINO_NAME           accel_f32_winograd_pairs_14x32__avx512bf16
-#define CONV_ADD(sum, a, b) v_add_pairs(sum, a, b)
-#define CONV_PAIR_UP(a, b)  v_pair_up(a, b)
+#define CONV_ADD(sum, a, b) MICRO_ADD(sum, a, b)
 #define CONV_ACTIVATE       activate
 #define V_GELU              v_gelu_brief
 #include "kernels/kernels.h"

@@ -2,10 +2,8 @@
  * bits, so the fp32 walk and its register tiles serve as they are. */
 #include "kernels/pairs_avx512bf16.h"
 
-#define GEMM_ROWS            14
-#define GEMM_VECS            2
-#define GEMM_PER             2
-#define GEMM_LINEAR          accel_bf16_linear_14x32__avx512bf16
-#define V_GELU               v_gelu_brief
-#define MICRO_ADD(sum, a, b) v_add_pairs(sum, a, b)
+#define GEMM_ROWS   14
+#define GEMM_VECS   2
+#define GEMM_LINEAR accel_bf16_linear_14x32__avx512bf16
+#define V_GELU      v_gelu_brief
 #include "kernels/gemm_body.h"

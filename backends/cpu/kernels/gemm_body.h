@@ -1,12 +1,11 @@
 /* gemm_body.h - linear over packed panels (kernels.h: cpu_gemm), included by gemm_<isa>.c; elements of x and the panels
- * hold GEMM_PER k each, 32 bits in all. */
+ * hold MICRO_PER k each, 32 bits in all. */
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/micro_body.h"
 #include "kernels/tile_body.h"
 
-#if !defined(GEMM_PER)
-#define GEMM_PER    1
+#if !defined(GEMM_LINEAR)
 #define GEMM_LINEAR CPU_NAME(linear, GEMM_TILE)
 #endif
 
@@ -39,15 +38,11 @@ static int64_t block_tiles(int64_t depth, int64_t tiles) {
   return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
 }
 
-/* Elements from one end of a row to the other, from a row to the next. */
-static int64_t depth_of(const cpu_gemm *g) { return (g->k + GEMM_PER - 1) / GEMM_PER; }
-static int64_t stride_of(const cpu_gemm *g) { return g->ldx / GEMM_PER; }
-
 static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t panel_end) {
   float tile[WIDE_ROWS * WIDE_PANELS * GEMM_COLS] __attribute__((aligned(64))),
       one[WIDE_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const float *x = g->x, *w = g->w;
-  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = depth_of(g), ldx = stride_of(g);
+  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = micro_depth(g->k), ldx = g->ldx / MICRO_PER;
   while (panel < panel_end) {
     int panels = panel_end - panel >= wide[rows].panels ? wide[rows].panels : 1;
     int64_t ldc = panels * GEMM_COLS;
@@ -65,7 +60,7 @@ static void few_rows(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel
 void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
   float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
   const float *x = g->x, *w = g->w;
-  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = depth_of(g), ldx = stride_of(g);
+  const int64_t size = g->panel_bytes / (int64_t)sizeof(float), depth = micro_depth(g->k), ldx = g->ldx / MICRO_PER;
   if (row_end - row <= WIDE_ROWS) {
     if (row < row_end) few_rows(g, row, row_end - row, panel, panel_end);
     return;
@@ -86,7 +81,7 @@ void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
   }
 }
 
-#if GEMM_PER == 1
+#if MICRO_PER == 1
 void CPU_NAME(activate, row)(int act, float alpha, const float *x, float *y, int64_t n) { activate(act, alpha, x, y, n); }
 
 /* Rows of w become columns of a panel, V at a time; missing ones are zeros. */

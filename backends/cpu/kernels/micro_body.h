@@ -1,10 +1,11 @@
 /* micro_body.h - the register tile of all matrix products: c[rows, COLS] = a[rows, k] b[k, COLS], included after
  * vec_<isa>.h.
  *
- * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.
- * COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.  Every
- * element is one chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's result does
- * not depend on its batch. */
+ * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.  An element may hold
+ * MICRO_PER neighbouring k, which MICRO_PAIR_UP(a, b) makes of two vectors of floats (pairs_<isa>.h); k below counts
+ * elements. COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.
+ * Every element is one chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's
+ * result does not depend on its batch. */
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 
@@ -13,6 +14,14 @@
 #if !defined(MICRO_ADD)
 #define MICRO_ADD(sum, a, b) v_accumulate(sum, a, b)
 #endif
+#if !defined(MICRO_PER)
+#define MICRO_PER           1
+#define MICRO_PAIR_UP(a, b) v_former(a, b)
+V_INLINE vf v_former(vf a, vf b) {
+  (void)b;
+  return a;
+}
+#endif
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
 /* Keeps the compiler from turning every row's address into a register of its own: there are too few. */
@@ -20,6 +29,9 @@
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
 enum { MICRO_NEAR = 512 }; /* floats of b that are asked into the first-level cache ahead */
+
+/* Elements of n numbers. */
+static inline int64_t micro_depth(int64_t n) { return (n + MICRO_PER - 1) / MICRO_PER; }
 
 typedef vf micro_sums[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
 

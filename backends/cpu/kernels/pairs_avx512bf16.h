@@ -5,6 +5,10 @@
 
 #include "kernels/vec_avx512.h"
 
+#define MICRO_PER            2
+#define MICRO_ADD(sum, a, b) v_add_pairs(sum, a, b)
+#define MICRO_PAIR_UP(a, b)  v_pair_up(a, b)
+
 V_INLINE __m512bh v_pairs(vf x) { return (__m512bh)_mm512_castps_si512(x); }
 V_INLINE void v_add_pairs(vf *sum, vf a, vf b) { *sum = _mm512_dpbf16_ps(*sum, v_pairs(a), v_pairs(b)); }
 

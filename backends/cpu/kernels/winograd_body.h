@@ -122,18 +122,18 @@ V_INLINE void split_channel(const int n, const wino *j, const float *x) {
 
 /* To where pairs are, the second of two channels finds the first. */
 V_INLINE void put_point(float *to, int64_t channel, int64_t channels, vf x) {
-  if (CONV_PER == 1 || (channel % 2 == 0 && channel + 1 < channels))
+  if (MICRO_PER == 1 || (channel % 2 == 0 && channel + 1 < channels))
     v_store(to, x);
   else
-    v_store(to, channel % 2 ? CONV_PAIR_UP(v_load(to), x) : CONV_PAIR_UP(x, v_zero()));
+    v_store(to, channel % 2 ? MICRO_PAIR_UP(v_load(to), x) : MICRO_PAIR_UP(x, v_zero()));
 }
 
 /* x[point][panel][channel][COLS] of one channel. */
 V_INLINE void transform_channel(const int n, const wino *j, int64_t channel) {
   const float *from = j->split + (j->first - j->row * j->wide);
-  const int64_t depth = depth_of(j->g->k);
+  const int64_t depth = micro_depth(j->g->k);
   for (int64_t c = 0; c < j->count; c += V) {
-    float *to = j->x + (c / GEMM_COLS * depth + channel / CONV_PER) * GEMM_COLS + c % GEMM_COLS;
+    float *to = j->x + (c / GEMM_COLS * depth + channel / MICRO_PER) * GEMM_COLS + c % GEMM_COLS;
     vf d[WINO_MOST][WINO_MOST];
     MICRO_UNROLL for (int s = 0; s < n + 2; s++) {
       vf x[WINO_MOST];
@@ -156,7 +156,7 @@ V_INLINE void transform_channel(const int n, const wino *j, int64_t channel) {
 
 static void multiply(const wino *j, int64_t tile, int64_t tile_end) {
   const cpu_conv_gemm *g = j->g;
-  const int64_t depth = depth_of(g->k);
+  const int64_t depth = micro_depth(g->k);
   for (int64_t point = 0; point < cpu_winograd_points(g->n); point++)
     for (int64_t i = tile; i < tile_end; i++) {
       const float *w = g->w + (point * g->tiles + i) * depth * g->height;
@@ -243,7 +243,7 @@ V_INLINE void winograd(const int n, const cpu_conv_gemm *g, int64_t window, int6
 
 void WINO_NAME(const cpu_conv_gemm *g, int64_t window, int64_t window_end, int64_t tile, int64_t tile_end,
                float *workspace) {
-  if (CONV_PER == 1 && g->n == 4)
+  if (MICRO_PER == 1 && g->n == 4)
     winograd(4, g, window, window_end, tile, tile_end, workspace);
   else
     winograd(2, g, window, window_end, tile, tile_end, workspace);

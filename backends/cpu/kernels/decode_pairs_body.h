@@ -1,5 +1,5 @@
-/* attention_pairs_body.h - decoding over keys and values of 8 bits by products of 16-bit integers, included by
- * attention_body.h where an instruction set has them.
+/* decode_pairs_body.h - decoding over keys and values of 8 bits by products of 16-bit integers, included by
+ * decode_body.h where an instruction set has them.
  *
  * A row of q, and the weights of a chunk's values times their scales, become codes of 15 bits and a sign with one step for
  * all (the largest is 32767); products with 8-bit codes are summed up exactly in 32 bits: 512 columns, or 64 keys, of
