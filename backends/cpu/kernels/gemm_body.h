@@ -73,6 +73,7 @@ void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
     for (int64_t p = panel; p < panel_end; p++)
       for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) { /* each tile brings its part of the next panel */
         rows = micro_height(row_end - i);
+        expect(g, i, rows, p);
         micro_of_rows[rows](depth, x + i * ldx, ldx, w + p * size, size, tile, GEMM_COLS,
                             w + (p + 1) * size + t * step * (depth / MICRO_STEPS), step);
         finish(g, tile, i, rows, p);

@@ -401,6 +401,7 @@ void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row
       for (int64_t t = 0; t < tiles; t++) { /* each tile brings its part of the next panel */
         const char *ahead = few ? w + p * g->panel_bytes + FAR : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
         const int64_t rows = height_at(g, &stop, row_end);
+        if (col < 0 && !few) expect(g, stop.row, rows, p);
         tile_of[rows](g, &stop, w + p * g->panel_bytes, col, way, p == panel, tile, ahead, step);
         if (col < 0 && g->windows)
           finish_windows(g, tile, stop.row, rows, p, p == panel);
