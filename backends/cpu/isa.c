@@ -40,8 +40,8 @@ static bool has_isa(cpu_isa isa) {
       return avx512;
     case CPU_ISA_AVX512VNNI:
       return avx512 && has(leaf7_c, 1u << 11);
-    default: /* AVX512BF16; its kernels use VNNI too */
-      return avx512 && has(leaf7_c, 1u << 11) && has(leaf7_1a, 1u << 5);
+    default: /* AVX512BF16; its kernels use VNNI and VBMI, too */
+      return avx512 && has(leaf7_c, 1u << 11 | 1u << 1) && has(leaf7_1a, 1u << 5);
   }
 }
 

@@ -196,9 +196,12 @@ static void add_gemm(job *j, const cpu_self *s, const kit_launch *l) {
   j->panels_before[m + 1] = j->panels;
 }
 
-/* Whether weights are widened to fp32 before they are multiplied: WIDENED_ROWS rows should share that. */
+/* Whether weights are widened, to fp32 or from fp8 to bf16, before they are multiplied: WIDENED_ROWS rows should share it.
+ */
 static bool widens(const cpu_self *s, const cpu_linear *w) {
-  return w->form != CPU_FORM_F32 && kernel_of(s, w)->x == CPU_X_F32;
+  const cpu_x x = kernel_of(s, w)->x;
+  return (x == CPU_X_F32 && w->form != CPU_FORM_F32) ||
+         (x == CPU_X_BF16 && (w->form == CPU_FORM_E4M3 || w->form == CPU_FORM_E5M2));
 }
 enum { WIDENED_ROWS = 140 };
 

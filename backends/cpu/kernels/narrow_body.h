@@ -1,5 +1,5 @@
 /* narrow_body.h - linear over panels of narrow floats (bf16, fp16, E4M3, E5M2), included by narrow_<isa>.c after
- * micro_body.h, tile_body.h and its own widen_pair().
+ * micro_body.h, tile_body.h and its own widen_pair(), which makes NARROW_STEPS elements of a panel's column from two k.
  *
  * Weights are widened in registers when there are few rows, else a block of a panel at a time into the first-level cache,
  * where the fp32 register tile reads it.  Both add in the same order, so a row's result does not depend on its batch:
@@ -8,6 +8,7 @@
 #ifndef ACCEL_CPU_NARROW_BODY_H
 #define ACCEL_CPU_NARROW_BODY_H
 
+enum { NARROW_STEPS = 2 / MICRO_PER };
 enum {
   NARROW_FEW = V_REGISTERS >= 32 ? 12 : 5, /* rows that are widened for in registers, at most */
   NARROW_HALF = V_REGISTERS >= 32 ? 8 : 4, /* rows that widen for as many others, where there are no more */
@@ -16,7 +17,8 @@ enum {
   NARROW_LENGTH = 1536, /* k widened at a time without scales, at most: fewer pieces begin a tile anew less often */
   NARROW_ROWS = 140,    /* that share what was widened, at most */
   NARROW_X = 3 << 19,   /* bytes of x that stay in the second-level cache while all panels pass */
-  NARROW_AHEAD = 2048   /* bytes that a panel is asked for ahead of its use */
+  NARROW_FAR = 2048,    /* bytes that a panel is asked into the second-level cache ahead of its use: the first level */
+  NARROW_NEAR = 512     /* can wait for too few lines at once to read as fast as memory (Zen 4: 75 %, so 95 and more) */
 };
 
 /* One panel: scales [blocks of the format][cols] (eight-bit forms only), then codes by pairs of k. */
@@ -90,21 +92,21 @@ typedef struct narrow_chain {
 } narrow_chain;
 typedef vf narrow_sums[NARROW_PANELS][NARROW_FEW][GEMM_VECS];
 
-/* Two k, or one when the second is beyond the end.  x holds every fourth row, the others are at 1, 2 and 3 times `row` bytes
- * from it. */
+/* Two k, or the first element of them when there is no second.  x holds every fourth row, the others are at 1, 2 and 3 times
+ * `row` bytes from it. */
 V_INLINE void narrow_step(const int form, const int rows, const int panels, const int steps, const char *const *x,
                           int64_t row, int64_t row3, const uint8_t *const *at, float *kept,
                           vf (*sum)[NARROW_FEW][GEMM_VECS]) {
   MICRO_UNROLL for (int p = 0; p < panels; p++) {
-    vf w[2][GEMM_VECS];
-    widen_pair(form, at[p], w[0], w[1]);
+    vf w[NARROW_STEPS][GEMM_VECS];
+    widen_pair(form, at[p], w);
     MICRO_UNROLL for (int u = 0; u < steps; u++) {
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
         if (kept) v_store(kept + u * GEMM_COLS + j * V, w[u][j]);
       }
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
         vf a = v_set(((const float *)(x[i / 4] + (i % 4 == 3 ? row3 : i % 4 * row)))[u]);
-        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_accumulate(&sum[p][i][j], a, w[u][j]); }
+        MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { MICRO_ADD(&sum[p][i][j], a, w[u][j]); }
       }
     }
   }
@@ -128,13 +130,15 @@ V_INLINE void narrow_sum(const int form, const int rows, const int panels, const
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { MICRO_KEEP(x[i]); }
     MICRO_KEEP(row);
     MICRO_UNROLL for (int p = 0; p < panels; p++) {
-      v_prefetch(at[p] + NARROW_AHEAD);
-      if (narrow_pair_bytes(form) > 64) v_prefetch(at[p] + NARROW_AHEAD + 64);
+      MICRO_UNROLL for (int i = 0; i < narrow_pair_bytes(form); i += 64) {
+        v_prefetch_far(at[p] + NARROW_FAR + i);
+        v_prefetch(at[p] + NARROW_NEAR + i);
+      }
     }
-    narrow_step(form, rows, panels, 2, x, row, row3, at, keep ? kept : NULL, sum);
+    narrow_step(form, rows, panels, NARROW_STEPS, x, row, row3, at, keep ? kept : NULL, sum);
     MICRO_UNROLL for (int p = 0; p < panels; p++) { at[p] += narrow_pair_bytes(form); }
-    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 8; }
-    if (keep) kept += 2 * GEMM_COLS;
+    MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * NARROW_STEPS; }
+    if (keep) kept += NARROW_STEPS * GEMM_COLS;
   }
   if (c->count % 2) narrow_step(form, rows, panels, 1, x, row, row3, at, keep ? kept : NULL, sum);
 }
@@ -145,9 +149,9 @@ V_INLINE void narrow_few(const int form, const int rows, const int panels, const
   for (int p = 0; p < panels; p++)
     for (int64_t j = 0; j < rows * GEMM_COLS; j += V) v_store(total[p] + j, v_zero());
   for (int64_t k = 0; k < g->k; k += w.block) {
-    const narrow_chain c = {.x = (const float *)g->x + row * g->ldx + k,
+    const narrow_chain c = {.x = (const float *)g->x + (row * g->ldx + k) / MICRO_PER,
                             .codes = w.codes + k / 2 * narrow_pair_bytes(form),
-                            .ldx = g->ldx,
+                            .ldx = g->ldx / MICRO_PER,
                             .panel_bytes = g->panel_bytes,
                             .count = g->k - k < w.block ? g->k - k : w.block};
     narrow_sums sum;
@@ -178,19 +182,23 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
                 piece = (g->k + pieces - 1) / pieces, /* as equal as rounds of a tile allow */
       length = narrow_scaled(form) ? w.block : (piece + MICRO_STEPS - 1) / MICRO_STEPS * MICRO_STEPS,
                 tiles = (stop - row - first + GEMM_ROWS - 1) / GEMM_ROWS,
-                step = (MICRO_STEPS / 2 * narrow_pair_bytes(form) / 4 + tiles - 1) / tiles; /* of prefetching, in floats */
+                step = (MICRO_STEPS / NARROW_STEPS * narrow_pair_bytes(form) / 4 + tiles - 1) /
+                       tiles, /* of prefetching, in floats */
+      ldx = g->ldx / MICRO_PER;
   const bool whole = !narrow_scaled(form) && g->k > 0 && pieces == 1; /* then tiles are done at once, in the same lines */
   for (int64_t j = 0; !whole && j < (stop - row) * GEMM_COLS; j += V) v_store(total + j, v_zero());
   if (!g->k) finish(g, total, row, stop - row, panel);
   for (int64_t k = 0; k < g->k; k += length) {
-    const float *x = (const float *)g->x + row * g->ldx + k, *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
+    const float *x = (const float *)g->x + row * ldx + k / MICRO_PER,
+                *scale = narrow_scaled(form) ? narrow_scale(g, &w, k, 0) : NULL;
     const narrow_chain c = {.x = x,
                             .codes = w.codes + k / 2 * narrow_pair_bytes(form),
-                            .ldx = g->ldx,
+                            .ldx = ldx,
                             .count = g->k - k < length ? g->k - k : length,
                             .kept = block,
                             .from = narrow_scaled(form) || !k ? NULL : total};
     const float *ahead = (const float *)(const void *)(c.codes + c.count / 2 * narrow_pair_bytes(form));
+    const int64_t depth = micro_depth(c.count);
     narrow_sums sum;
     const bool last = k + length >= g->k;
     if (last) expect(g, row, first, panel);
@@ -201,15 +209,15 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
       rows = micro_height(stop - row - i);
       if (last) expect(g, row + i, rows, panel);
       if (narrow_scaled(form)) {
-        micro_of_rows[rows](c.count, x + i * g->ldx, g->ldx, block, 0, tile, GEMM_COLS, ahead, step);
+        micro_of_rows[rows](depth, x + i * ldx, ldx, block, 0, tile, GEMM_COLS, ahead, step);
         for (int64_t r = 0; r < rows; r++)
           narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
       } else {
-        (k ? narrow_on : micro_of_rows)[rows](c.count, x + i * g->ldx, g->ldx, block, 0,
-                                              whole ? tile : total + i * GEMM_COLS, GEMM_COLS, ahead, step);
+        (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block, 0, whole ? tile : total + i * GEMM_COLS,
+                                              GEMM_COLS, ahead, step);
       }
       if (last) finish(g, whole ? tile : total + i * GEMM_COLS, row + i, rows, panel);
-      ahead += c.count / MICRO_STEPS * step;
+      ahead += depth / MICRO_STEPS * step;
     }
   }
 }
@@ -223,7 +231,7 @@ V_INLINE void narrow_two_tiles(const int form, const cpu_gemm *g, int64_t row, i
 V_INLINE void narrow_many_rows(const int form, const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                                int64_t panel_end) {
   float total[NARROW_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-  int64_t most = NARROW_X / (4 * (g->k ? g->k : 1));
+  int64_t most = NARROW_X / (4 * (g->k ? micro_depth(g->k) : 1));
   if (most > NARROW_ROWS) most = NARROW_ROWS;
   if (most < NARROW_ROWS / 4) most = NARROW_ROWS / 4;
   const int64_t chunks = (row_end - row + most - 1) / most;

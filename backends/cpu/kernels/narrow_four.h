@@ -4,16 +4,17 @@
 #define ACCEL_CPU_NARROW_FOUR_H
 
 /* Two k of a panel, exactly; E4M3 times 2^-8: moved by one bit it is that as fp16, with a top exponent bit of 0. */
-V_INLINE void widen_pair(const int form, const uint8_t *p, vf *even, vf *odd) {
+V_INLINE void widen_pair(const int form, const uint8_t *p, vf (*w)[GEMM_VECS]) {
+  vf *even = w[0], *odd = w[1];
   for (int j = 0; j < GEMM_VECS; j++) {
     if (form == CPU_FORM_BF16) {
-      vu w;
-      memcpy(&w, p + 16 * j, sizeof w);
+      vu codes;
+      memcpy(&codes, p + 16 * j, sizeof codes);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-      w = w >> 16 | w << 16; /* the pair's first is the lower half */
+      codes = codes >> 16 | codes << 16; /* the pair's first is the lower half */
 #endif
-      even[j] = (vf)(w << 16);
-      odd[j] = (vf)(w & 0xffff0000u);
+      even[j] = (vf)(codes << 16);
+      odd[j] = (vf)(codes & 0xffff0000u);
     } else if (form == CPU_FORM_F16) {
       even[j] = WIDEN_HALVES((const char *)p + 8 * j);
       odd[j] = WIDEN_HALVES((const char *)p + 2 * (GEMM_COLS + 4 * j));
