@@ -12,11 +12,18 @@
 /* Few rows: several panels at once. */
 /* clang-format off */
 #if V_REGISTERS >= 32
-MICRO(1, 8) MICRO(2, 4) MICRO(3, 4) MICRO(4, 2)
+#if MICRO_PER > 1 /* four streams are enough to ask for */
+#define WIDE_ONE micro_1_4, 4
+MICRO(1, 4)
+#else
+#define WIDE_ONE micro_1_8, 8
+MICRO(1, 8)
+#endif
+MICRO(2, 4) MICRO(3, 4) MICRO(4, 2)
 static const struct {
   micro_fn run;
   int panels;
-} wide[] = {{NULL, 1}, {micro_1_8, 8}, {micro_2_4, 4}, {micro_3_4, 4}, {micro_4_2, 2}};
+} wide[] = {{NULL, 1}, {WIDE_ONE}, {micro_2_4, 4}, {micro_3_4, 4}, {micro_4_2, 2}};
 #else
 MICRO(1, 4) MICRO(2, 2) MICRO(3, 2)
 static const struct {

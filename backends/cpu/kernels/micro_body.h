@@ -29,6 +29,9 @@ V_INLINE vf v_former(vf a, vf b) {
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
 enum { MICRO_NEAR = 512 }; /* floats of b that are asked into the first-level cache ahead */
+/* Elements that each of several panels side by side is asked ahead into the first and the second level, where they are
+ * pairs: they are used up twice as fast as floats, which lose more by the asking at one thread than they gain at two. */
+enum { MICRO_STREAM_NEAR = 128, MICRO_STREAM_FAR = 512 };
 
 /* Elements of n numbers. */
 static inline int64_t micro_depth(int64_t n) { return (n + MICRO_PER - 1) / MICRO_PER; }
@@ -47,6 +50,16 @@ V_INLINE void micro_step(const int rows, const int panels, const char *const *x,
     MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { MICRO_ADD(&sum[i][j], w, y[j]); }
   }
   v_fence();
+}
+
+/* Asks for what follows in panels side by side. */
+V_INLINE void micro_ask(const int panels, const float *b, int64_t panel) {
+  MICRO_UNROLL for (int p = 0; p < panels; p++) {
+    MICRO_UNROLL for (int j = 0; j < GEMM_COLS; j += 16) {
+      v_prefetch_far(b + p * panel + MICRO_STREAM_FAR + j);
+      v_prefetch(b + p * panel + MICRO_STREAM_NEAR + j);
+    }
+  }
 }
 
 /* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side;
@@ -74,8 +87,13 @@ V_INLINE void micro(const int rows, const int panels, const bool on, int64_t k_c
       MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     ahead += ahead_step;
-    MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch(b + MICRO_NEAR + 16 * i); }
-    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, panels, x, row, row3, b, panel, u, sum); }
+    if (panels == 1 || MICRO_PER == 1) {
+      MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) { v_prefetch(b + MICRO_NEAR + i); }
+    }
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) {
+      if (panels > 1 && MICRO_PER > 1) micro_ask(panels, b + u * GEMM_COLS, panel);
+      micro_step(rows, panels, x, row, row3, b, panel, u, sum);
+    }
     b += MICRO_STEPS * GEMM_COLS;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * MICRO_STEPS; }
   }
