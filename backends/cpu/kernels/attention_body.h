@@ -19,6 +19,7 @@
 #endif
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
 /* ---- keys and values as fp32 ---- */
 
 /* Elements i .. of a row of `kv` elements, `left` of them there. */
