@@ -119,7 +119,10 @@ static int32_t weight_map(void *self, uint32_t index, accel_plugin_weight_view *
   return ACCEL_PLUGIN_OK;
 }
 static void weight_unmap(void *self, uint32_t index) { (void)self, (void)index; }
-static void lent_log(void *self, int level, const char *message) { (void)self, (void)level, (void)message; }
+static void lent_log(void *self, int level, const char *message) {
+  conf_plugin *plugin = ((lent *)self)->plugin;
+  plugin->host.log(plugin->host.self, level, message);
+}
 static void lent_parallel(void *self, uint32_t n, accel_plugin_task_fn fn, void *arg) {
   accel__pool_run(((lent *)self)->plugin->pool, n, fn, arg);
 }
