@@ -48,8 +48,9 @@ typedef struct gpu_limits {
   bool int_dot;                     /* four products of signed bytes and their sum are one fast instruction (DOT4) */
   bool int_dot_native;              /* the kernels called *_native have it, the others do without (Vulkan) */
   bool sub_groups;                  /* the kernels *_sub run: sums and maxima over sub-groups */
-  uint32_t matrix; /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
-  bool wmma;       /* they are RDNA3's, in waves of 32 */
+  uint32_t matrix;  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
+  bool wmma;        /* they are RDNA3's, in waves of 32 */
+  bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (variants.c). */

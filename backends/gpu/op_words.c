@@ -46,9 +46,9 @@ static bool large(const gpu_run *run, const gpu_product *p) {
   return p->tile ? p->tile == 128 : gpu_has_tiles(run->self, p->m, p->n, 128, 128);
 }
 
-/* Of the kernels for the three kinds of matrix units, the device's. */
-static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32_t wmma) {
-  return l->wmma ? wmma : l->wave == 64 ? mfma : mma;
+/* Of the kernels for the four kinds of matrix units, the device's. */
+static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32_t wmma, uint32_t cooperative) {
+  return l->cooperative ? cooperative : l->wmma ? wmma : l->wave == 64 ? mfma : mma;
 }
 
 static gpu_way choose(const gpu_run *run, const gpu_product *p) {
@@ -58,16 +58,18 @@ static gpu_way choose(const gpu_run *run, const gpu_product *p) {
   if (variant == GPU_VARIANT_MATRIX_F16 || variant == GPU_VARIANT_MATRIX_BF16) {
     const uint32_t bf16 = variant == GPU_VARIANT_MATRIX_BF16;
     if (p->m <= FEW_HALVES)
-      return (gpu_way){
-          bf16 + of_unit(limits, GPU_K_linear_matrix_few64_f16, GPU_K_linear_matrix_few32_f16, GPU_K_linear_wmma_few_f16),
-          16, 16, true};
-    return (gpu_way){bf16 + of_unit(limits, GPU_K_linear_matrix64_f16, GPU_K_linear_matrix32_f16, GPU_K_linear_wmma_f16), 64,
-                     64, false};
+      return (gpu_way){bf16 + of_unit(limits, GPU_K_linear_matrix_few64_f16, GPU_K_linear_matrix_few32_f16,
+                                      GPU_K_linear_wmma_few_f16, GPU_K_linear_cooperative_few_f16),
+                       16, 16, true};
+    return (gpu_way){bf16 + of_unit(limits, GPU_K_linear_matrix64_f16, GPU_K_linear_matrix32_f16, GPU_K_linear_wmma_f16,
+                                    GPU_K_linear_cooperative_f16),
+                     64, 64, false};
   }
   if (p->m <= FEW_CODES) return (gpu_way){native ? GPU_K_linear_dot_few_native : GPU_K_linear_dot_few, 4, 8, true};
   if (variant == GPU_VARIANT_MATRIX_I8)
-    return (gpu_way){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8), 64, 64,
-                     false};
+    return (gpu_way){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8,
+                             GPU_K_linear_cooperative_i8),
+                     64, 64, false};
   if (large(run, p)) return (gpu_way){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
   return (gpu_way){native ? GPU_K_linear_dot_native : GPU_K_linear_dot, 64, 64, false};
 }

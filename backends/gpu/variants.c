@@ -4,7 +4,9 @@
  * ACCEL_GPU_VARIANTS overrules the device: "none", or a list of int_dot, sub_groups, matrix_f16, matrix_bf16, matrix_i8;
  * integer dot products are then also taken where the device has no instruction for them, sub-groups also on a CPU behind
  * the API, with "card" in the list that CPU takes the kernels of cards, with
- * "wmma" the emulator those of RDNA3's matrix units, with "small_bindings" a kernel sees 64 KiB of a buffer at most (tests).
+ * "wmma" the emulator those of RDNA3's matrix units, with "cooperative" those of Vulkan's matrices, with "small_bindings" a
+ * kernel sees 64 KiB of a buffer at most (tests).
+ *
  * A variant is tried when the first endpoint could use it, on numbers whose products and sums are exact; what it then gives
  * may differ by a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work.  The
  * verdict is kept in the process, and in the host's cache under device and driver. */
@@ -15,7 +17,7 @@
 
 #include "gpu/op_linear.h"
 
-enum { DEVICES = 64, N = 70, K = 300, MOST_M = 70, WARNING = 1 };
+enum { DEVICES = 64, N = 70, K = 228, MOST_M = 70, WARNING = 1 }; /* MOST_M rows of K fit into "small_bindings" */
 
 static const struct {
   uint32_t bit;
@@ -67,6 +69,8 @@ void gpu_limits_wished(gpu_limits *limits) {
   const char *wish = wished();
   if (wish && names(wish, "small_bindings")) limits->binding = 65536;
   if (wish && names(wish, "wmma")) limits->wmma = limits->wave == 32;
+  if (wish && names(wish, "cooperative")) limits->cooperative = limits->wave == 32;
+  if (limits->cooperative) limits->matrix &= GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8; /* they have no bf16 */
   if (!wish || !names(wish, "card")) return;
   limits->cpu = false;
   limits->vector = 0;

@@ -121,7 +121,7 @@ class shared {
 };
 
 /* ---- matrix units: c += a b of 16 x 16 by a wave's lanes, by the layouts that AMD's CDNA instruction set (MFMA 16x16x16)
- * and RDNA3 (WMMA 16x16x16) and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document ---- */
+ * and RDNA3 (WMMA 16x16x16) and NVIDIA's PTX (mma.sync m16n8k16, m16n8k32) document, and the matrices of Vulkan ---- */
 
 static inline float half_value(uint h) { /* of 16 bits */
   const uint sign = (h & 0x8000u) << 16, m = h & 0x7fffu;
@@ -179,6 +179,20 @@ struct unit<11, STORE> {
   }
   static int row(int lane, int i) { return lane / 16 + 2 * i; }
   static int column(int lane, int) { return lane % 16; }
+};
+
+/* Cooperative matrices, whose layout is the driver's: rows of words or results, half of one in each lane. */
+template <int STORE>
+struct unit<1, STORE> {
+  enum { WAVE = 32, REGISTERS = 4, STEPS = 1, PER = STORE == 3 ? 4 : 2, K = 8 * PER };
+  static float a(registers r, int, int i, int k) { return at(r, i, k, 0); }
+  static float b(registers r, int, int k, int j) { return at(r, j, k, REGISTERS); }
+  static float at(registers r, int row, int k, int from) {
+    const int word = k / PER;
+    return part_of<STORE>(r[2 * row + word / REGISTERS][from + word % REGISTERS], k % PER);
+  }
+  static int row(int lane, int) { return lane / 2; }
+  static int column(int lane, int i) { return lane % 2 * 8 + i; }
 };
 
 template <int UNIT, int STORE, class T>

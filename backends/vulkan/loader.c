@@ -124,6 +124,44 @@ static void read_dot(const vlk_loader *l, vlk_card *card) {
   card->fast_dot = card->has_dot && how.integerDotProduct4x8BitPackedSignedAccelerated;
 }
 
+uint32_t vlk_matrix_sizes(const VkCooperativeMatrixPropertiesNV *list, uint32_t n) {
+  static const struct {
+    uint32_t variant, k;
+    VkComponentTypeNV factor, sum;
+  } size[] = {{GPU_VARIANT_MATRIX_F16, 16, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV},
+              {GPU_VARIANT_MATRIX_I8, 32, VK_COMPONENT_TYPE_SINT8_NV, VK_COMPONENT_TYPE_SINT32_NV}};
+  uint32_t found = 0;
+  for (uint32_t i = 0; i < n; i++)
+    for (size_t j = 0; j < sizeof size / sizeof *size; j++)
+      if (list[i].MSize == 16 && list[i].NSize == 16 && list[i].KSize == size[j].k && list[i].AType == size[j].factor &&
+          list[i].BType == size[j].factor && list[i].CType == size[j].sum && list[i].DType == size[j].sum &&
+          list[i].scope == VK_SCOPE_SUBGROUP_NV)
+        found |= size[j].variant;
+  return found;
+}
+
+/* Cooperative matrices, their memory model and their narrow types; sub-groups are looked at when the device is opened. */
+static void read_matrix(const vlk_loader *l, vlk_card *card) {
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrix = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV};
+  VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES,
+                                                     .pNext = &matrix};
+  VkPhysicalDeviceShaderFloat16Int8Features narrow = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, .pNext = &model};
+  VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &narrow};
+  VkCooperativeMatrixPropertiesNV list[64];
+  uint32_t n = sizeof list / sizeof *list;
+  PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV sizes = (PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesNV)l->get(
+      l->instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesNV");
+  for (uint32_t i = 0; i < n; i++)
+    list[i] = (VkCooperativeMatrixPropertiesNV){.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV};
+  l->GetPhysicalDeviceFeatures2(card->handle, &features);
+  if (!sizes || !matrix.cooperativeMatrix || !model.vulkanMemoryModel || sizes(card->handle, &n, list) < VK_SUCCESS) return;
+  card->matrix = vlk_matrix_sizes(list, n);
+  if (!narrow.shaderFloat16) card->matrix &= ~(uint32_t)GPU_VARIANT_MATRIX_F16;
+  if (!narrow.shaderInt8) card->matrix &= ~(uint32_t)GPU_VARIANT_MATRIX_I8;
+}
+
 static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice handle) {
   VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT};
   VkPhysicalDeviceProperties2 more = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &card->id};
@@ -142,6 +180,10 @@ static void read_card(const vlk_loader *l, vlk_card *card, VkPhysicalDevice hand
            card->properties.apiVersion >= VK_API_VERSION_1_2 || lists(extension, n, VK_KHR_DRIVER_PROPERTIES_EXTENSION_NAME);
   card->has_budget = lists(extension, n, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (lists(extension, n, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME)) read_dot(l, card);
+  if (lists(extension, n, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME) &&
+      lists(extension, n, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME) &&
+      lists(extension, n, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME))
+    read_matrix(l, card);
   free(extension);
   card->id =
       (VkPhysicalDeviceIDProperties){.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES, .pNext = &card->subgroup};

@@ -21,6 +21,11 @@ foreach(line IN LISTS lines)
     if(body MATCHES "subgroupAdd")
       set(more "#extension GL_KHR_shader_subgroup_basic : require\n#extension GL_KHR_shader_subgroup_arithmetic : require\n")
     endif()
+    if(body MATCHES "coopMatLoadNV")
+      string(APPEND more "#extension GL_KHR_shader_subgroup_basic : require\n#extension GL_KHR_memory_scope_semantics : require\n"
+        "#extension GL_NV_cooperative_matrix : require\n#extension GL_NV_integer_cooperative_matrix : require\n"
+        "#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require\n#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require\n")
+    endif()
     if(body MATCHES "subgroupBroadcast")
       string(APPEND more "#extension GL_KHR_shader_subgroup_ballot : require\n")
     endif()

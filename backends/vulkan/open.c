@@ -37,6 +37,11 @@ static bool sub_groups_have(const vlk_card *card, VkSubgroupFeatureFlags operati
   return s->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT && (s->supportedOperations & operations) == operations;
 }
 
+/* What the kernels linear_cooperative_* ask for beside the matrices: waves of 32, which are known by their number. */
+static uint32_t matrices(const vlk_card *card) {
+  return card->subgroup.subgroupSize == 32 && sub_groups_have(card, VK_SUBGROUP_FEATURE_BASIC_BIT) ? card->matrix : 0;
+}
+
 static void fill_limits(gpu_device *d) {
   const VkPhysicalDeviceLimits *l = &d->card->properties.limits;
   gpu_limits *out = &d->limits;
@@ -61,6 +66,8 @@ static void fill_limits(gpu_device *d) {
       .broadcast = vlk_is_cpu(d->card) && sub_groups_have(d->card, VK_SUBGROUP_FEATURE_BALLOT_BIT)
                        ? d->card->subgroup.subgroupSize
                        : 0,
+      .matrix = matrices(d->card),
+      .cooperative = matrices(d->card) != 0,
       .wave = vlk_is_cpu(d->card) ? 1 : d->card->subgroup.subgroupSize,
       .unified = d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU &&
                  d->card->properties.deviceType != VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU};
@@ -95,16 +102,36 @@ static VkResult make_device(gpu_device *d) {
                                    .queueFamilyIndex = family,
                                    .queueCount = 1,
                                    .pQueuePriorities = &priority};
-  static const char *const dot_name[] = {VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME};
   VkPhysicalDeviceShaderIntegerDotProductFeaturesKHR dot = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES_KHR,
       .shaderIntegerDotProduct = VK_TRUE};
+  VkPhysicalDeviceShaderFloat16Int8Features narrow = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES,
+      .shaderFloat16 = (d->limits.matrix & GPU_VARIANT_MATRIX_F16) != 0,
+      .shaderInt8 = (d->limits.matrix & GPU_VARIANT_MATRIX_I8) != 0};
+  VkPhysicalDeviceVulkanMemoryModelFeatures model = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES,
+                                                     .pNext = &narrow,
+                                                     .vulkanMemoryModel = VK_TRUE};
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV matrix = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV,
+      .pNext = &model,
+      .cooperativeMatrix = VK_TRUE};
+  const char *name[4];
   VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                             .pNext = d->card->has_dot ? &dot : NULL,
                              .queueCreateInfoCount = 1,
                              .pQueueCreateInfos = &queue,
-                             .enabledExtensionCount = d->card->has_dot ? 1 : 0,
-                             .ppEnabledExtensionNames = dot_name};
+                             .ppEnabledExtensionNames = name};
+  if (d->card->has_dot) {
+    name[info.enabledExtensionCount++] = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
+    info.pNext = &dot;
+  }
+  if (d->limits.cooperative) {
+    name[info.enabledExtensionCount++] = VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME;
+    name[info.enabledExtensionCount++] = VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME;
+    name[info.enabledExtensionCount++] = VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME;
+    narrow.pNext = (void *)info.pNext;
+    info.pNext = &matrix;
+  }
   VkResult result = d->loader->CreateDevice(d->card->handle, &info, NULL, &d->handle);
   if (result != VK_SUCCESS) {
     d->handle = VK_NULL_HANDLE;
@@ -159,6 +186,11 @@ static int32_t make(const vlk_loader *loader, uint32_t index, gpu_device **out, 
   pthread_mutex_init(&d->stream_lock, NULL);
   fill_limits(d);
   VkResult result = make_device(d);
+  if (!d->handle && d->limits.cooperative) { /* a driver that lists them and then refuses */
+    d->limits.matrix = 0;
+    d->limits.cooperative = false;
+    result = make_device(d);
+  }
   if (result == VK_SUCCESS) {
     *out = d;
     return ACCEL_PLUGIN_OK;

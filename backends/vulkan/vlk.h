@@ -43,6 +43,7 @@ typedef struct vlk_card {
   char pci[16];                            /* "0000:03:00.0", empty when not told */
   bool has_budget;
   bool has_dot, fast_dot; /* OpSDot of packed signed bytes; by an instruction of its own */
+  uint32_t matrix;        /* gpu_variant: what its cooperative matrices multiply in the kernels linear_cooperative_* */
   int32_t queue_family;   /* -1: it computes nothing */
   uint32_t timestamp_bits;
 } vlk_card;
@@ -59,6 +60,9 @@ typedef struct vlk_loader {
 
 /* The loader with its cards; NULL when there is none, with `why` filled.  What failed is tried again at the next call. */
 const vlk_loader *vlk_load(char *why, size_t n);
+/* gpu_variant: of those kernels' sizes (kernels/matrix.h), which a list of vkGetPhysicalDeviceCooperativeMatrixPropertiesNV
+ * has. */
+uint32_t vlk_matrix_sizes(const VkCooperativeMatrixPropertiesNV *list, uint32_t n);
 /* Text of a VkResult's number. */
 const char *vlk_result(VkResult result);
 

@@ -395,8 +395,68 @@ static void test_pipelines_are_cached_on_disk(void **state) {
   vlk_close(d);
 }
 
+/* Of what a driver lists, only the kernels' own sizes count: 16x16x16 of fp16 into fp32, 16x16x32 of signed bytes into
+ * words. */
+static void test_sizes_of_cooperative_matrices(void **state) {
+  (void)state;
+  const VkCooperativeMatrixPropertiesNV f16 = {.MSize = 16,
+                                               .NSize = 16,
+                                               .KSize = 16,
+                                               .AType = VK_COMPONENT_TYPE_FLOAT16_NV,
+                                               .BType = VK_COMPONENT_TYPE_FLOAT16_NV,
+                                               .CType = VK_COMPONENT_TYPE_FLOAT32_NV,
+                                               .DType = VK_COMPONENT_TYPE_FLOAT32_NV,
+                                               .scope = VK_SCOPE_SUBGROUP_NV},
+                                        i8 = {.MSize = 16,
+                                              .NSize = 16,
+                                              .KSize = 32,
+                                              .AType = VK_COMPONENT_TYPE_SINT8_NV,
+                                              .BType = VK_COMPONENT_TYPE_SINT8_NV,
+                                              .CType = VK_COMPONENT_TYPE_SINT32_NV,
+                                              .DType = VK_COMPONENT_TYPE_SINT32_NV,
+                                              .scope = VK_SCOPE_SUBGROUP_NV};
+  VkCooperativeMatrixPropertiesNV list[8] = {f16, f16, f16, f16, i8, i8, f16, i8};
+  list[0].NSize = 8;
+  list[1].CType = list[1].DType = VK_COMPONENT_TYPE_FLOAT16_NV;
+  list[2].scope = VK_SCOPE_WORKGROUP_NV;
+  list[3].KSize = 8;
+  list[4].AType = list[4].BType = VK_COMPONENT_TYPE_UINT8_NV;
+  list[5].KSize = 16;
+  assert_int_equal(vlk_matrix_sizes(list, 0), 0);
+  assert_int_equal(vlk_matrix_sizes(list, 6), 0);
+  assert_int_equal(vlk_matrix_sizes(list, 7), GPU_VARIANT_MATRIX_F16);
+  assert_int_equal(vlk_matrix_sizes(list + 7, 1), GPU_VARIANT_MATRIX_I8);
+  assert_int_equal(vlk_matrix_sizes(list, 8), GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_I8);
+}
+
+/* A driver that says it has them, and refuses to open a device with them, is opened without. */
+static void test_matrices_that_are_refused_are_left_out(void **state) {
+  (void)state;
+  gpu_device *d = open_device();
+  vlk_card *card = (vlk_card *)(uintptr_t)d->card;
+  const vlk_card whole = *card;
+  if (card->matrix) { /* it has them: nothing would be refused */
+    vlk_close(d);
+    skip();
+  }
+  atomic_store(&d->lost, true);
+  vlk_close(d);
+  card->matrix = GPU_VARIANT_MATRIX_F16;
+  card->subgroup.subgroupSize = 32;
+  gpu_limits limits = {.matrix = 1};
+  clear();
+  assert_int_equal(vlk_open(0, &options, &d, &limits, &error), ACCEL_PLUGIN_OK);
+  assert_true(!limits.matrix && !limits.cooperative);
+  assert_int_equal(scenario(d, 5), ACCEL_PLUGIN_OK);
+  atomic_store(&d->lost, true);
+  vlk_close(d);
+  *card = whole;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sizes_of_cooperative_matrices),
+      cmocka_unit_test(test_matrices_that_are_refused_are_left_out),
       cmocka_unit_test(test_long_runs_keep_their_order),
       cmocka_unit_test(test_the_same_commands_are_submitted_again),
       cmocka_unit_test(test_marks_tell_the_devices_time),

@@ -40,5 +40,24 @@ uint gpu_as_uint(float x) { return floatBitsToUint(x); }
 uint gpu_as_uint(int x) { return uint(x); }
 int gpu_as_int(float x) { return floatBitsToInt(x); }
 int gpu_as_int(uint x) { return int(x); }
+#ifdef COOPERATIVE /* words of kernels/matrix.h */
+#define SUB_LANE int(gl_SubgroupInvocationID)
+#if STORE == 3
+#define MATRIX_A(a) icoopmatNV<8, gl_ScopeSubgroup, 16, 32> a
+#define MATRIX_B(b) icoopmatNV<8, gl_ScopeSubgroup, 32, 16> b
+#define MATRIX_C    icoopmatNV<32, gl_ScopeSubgroup, 16, 16>
+#else
+#define MATRIX_A(a) fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> a
+#define MATRIX_B(b) fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> b
+#define MATRIX_C    fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>
+#endif
+#define MATRIX_SUMS(c, n)                     MATRIX_C c[n]
+#define MATRIX_ZERO(c)                        c = MATRIX_C(0);
+#define MATRIX_ADD(c, d)                      UNROLL for (int gpu_i = 0; gpu_i < c.length(); gpu_i++) { c[gpu_i] += d[gpu_i]; }
+#define MATRIX_LOAD_A(a, from, at)            coopMatLoadNV(a, from, at, PITCH, false);
+#define MATRIX_LOAD_B(b, from, at)            coopMatLoadNV(b, from, at, PITCH, true);
+#define MATRIX_STORE(c, to, at)               coopMatStoreNV(c, to, at, 16, false);
+#define MATRIX_MULTIPLY(unit, store, c, a, b) c = coopMatMulAddNV(a, b, c)
+#endif
 #include "half.h"
 #include "group.h"
