@@ -25,7 +25,11 @@
 #define DOT_PRODUCT i_dot
 #endif
 
-enum { DOT_STEP = GEMM_COLS * 4, DOT_CHAINS = 4 }; /* bytes of four k of a panel; sums an element is cut into, at most */
+enum {
+  DOT_STEP = GEMM_COLS * 4,                                            /* bytes of four k of a panel */
+  DOT_CHAINS = 4,                                                      /* sums an element is cut into, at most */
+  DOT_HOLDS = 2 * GEMM_ROWS * GEMM_VECS + GEMM_VECS + 2 <= V_REGISTERS /* a tile's fp32 sums beside those of its block */
+};
 
 /* Few rows keep the multipliers busy with several sums for each element. */
 V_INLINE int dot_chains(int rows) {

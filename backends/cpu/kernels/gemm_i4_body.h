@@ -190,6 +190,10 @@ static const char *write_e2m1(const cpu_gemm *g, const char *block, int64_t k, b
 V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const bytes *w, const char *ahead, float *tile) {
   const char *codes = w->codes;
   const float *scale = w->scale;
+  vf total[GEMM_ROWS][GEMM_VECS];
+  MICRO_UNROLL for (int i = 0; DOT_HOLDS && i < rows * GEMM_VECS; i++) {
+    total[i / GEMM_VECS][i % GEMM_VECS] = v_load(tile + i * V);
+  }
   for (int64_t at = 0; at < w->k; at += w->block, scale += GEMM_COLS) {
     const int64_t steps = ((w->k - at < w->block ? w->k - at : w->block) + 7) / 8 * 2;
     dot_sums sum;
@@ -200,9 +204,16 @@ V_INLINE void add_blocks(const int rows, const uint8_t *x, int64_t ldx, const by
       vf s = v_load(scale + j * V);
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
         float *t = tile + i * GEMM_COLS + j * V;
-        v_store(t, v_fma(s, i_float(sum[i][j * DOT_CHAINS]), v_load(t)));
+        const vf value = i_float(sum[i][j * DOT_CHAINS]);
+        if (DOT_HOLDS)
+          total[i][j] = v_fma(s, value, total[i][j]);
+        else
+          v_store(t, v_fma(s, value, v_load(t)));
       }
     }
+  }
+  MICRO_UNROLL for (int i = 0; DOT_HOLDS && i < rows * GEMM_VECS; i++) {
+    v_store(tile + i * V, total[i / GEMM_VECS][i % GEMM_VECS]);
   }
 }
 
