@@ -51,6 +51,8 @@ typedef struct gpu_limits {
   uint32_t matrix;  /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes (kernels/matrix.h) */
   bool wmma;        /* they are RDNA3's, in waves of 32 */
   bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
+  bool emulated;    /* a card that the processor plays: its times tell nothing */
+  bool small_tiles; /* they were faster than large ones (choice.c) */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (variants.c). */

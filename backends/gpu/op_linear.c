@@ -18,7 +18,7 @@ enum {
 bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns) {
   const gpu_limits *limits = &self->limits;
   const int64_t down = gpu_ceil_div(m, rows), across = gpu_ceil_div(n, columns);
-  return !limits->cpu && 4 * rows * down <= 5 * m && 4 * columns * across <= 5 * n &&
+  return !limits->cpu && !limits->small_tiles && 4 * rows * down <= 5 * m && 4 * columns * across <= 5 * n &&
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
 }
 
@@ -40,7 +40,8 @@ static gpu_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
   if (waves) return (gpu_way){GPU_K_linear_wave16_f32, 16, 32, false};
   if (p->m <= FEW && !p->trans) return (gpu_way){GPU_K_linear_few_f32, 4, 8, true};
   if (behind_vulkan) return (gpu_way){GPU_K_linear_block_f32, 16, 128, false};
-  if (gpu_has_tiles(self, p->m, n, 2 * TILE, TILE)) return (gpu_way){GPU_K_linear128_f32, 2 * TILE, TILE, false};
+  const bool large = p->tile ? p->tile == 2 * TILE : gpu_has_tiles(self, p->m, n, 2 * TILE, TILE);
+  if (large) return (gpu_way){GPU_K_linear128_f32, 2 * TILE, TILE, false};
   return (gpu_way){GPU_K_linear_f32, TILE, TILE, false};
 }
 
@@ -142,7 +143,7 @@ static int32_t multiply_packed(gpu_run *run, const kit_launch *l, const gpu_prod
   return gpu_dispatch_grid(&c, gpu_ceil_div(panels, tile.panels), gpu_ceil_div(p->m, block), 1, error);
 }
 
-static int32_t multiply_rows(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
+int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
   if (p->w.w.packed && !p->trans) return multiply_packed(run, l, p, error);
   if (gpu_words_variant(run->self->variants, &p->w.w, p->trans) && !p->w.plain.bytes)
@@ -198,7 +199,7 @@ static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
   const int64_t widest = p->y_stride > p->x->row_stride ? p->y_stride : p->x->row_stride;
   const int64_t most = widest ? (int64_t)(run->self->limits.binding / 4) / widest : p->m;
   int32_t rc = ACCEL_PLUGIN_OK;
-  if (most >= p->m || most < 1) return multiply_rows(run, l, p, error); /* one row too large is refused there */
+  if (most >= p->m || most < 1) return gpu_rows_multiply(run, l, p, error); /* one row too large is refused there */
   for (int64_t first = 0; !rc && first < p->m; first += most) {
     gpu_product part = *p;
     part.m = gpu_least(most, p->m - first);
@@ -206,7 +207,7 @@ static int32_t multiply(gpu_run *run, const kit_launch *l, const gpu_product *p,
     part.x = &x;
     part.residual = &residual;
     part.y = gpu_part(p->y, (uint64_t)(first * p->y_stride) * 4, (uint64_t)(part.m * p->y_stride) * 4);
-    rc = multiply_rows(run, l, &part, error);
+    rc = gpu_rows_multiply(run, l, &part, error);
   }
   return rc;
 }

@@ -18,7 +18,7 @@ typedef struct gpu_product {
   int32_t act;
   float alpha;
   bool trans;
-  uint32_t tile; /* rows and columns of a tile of linear_dot: 64, 128; 0: by size */
+  uint32_t tile; /* 64: small tiles, 128: large ones; 0: by size */
 } gpu_product;
 
 /* A kernel, and the rows and columns of the result that one of its groups has. */
@@ -37,5 +37,15 @@ uint32_t gpu_words_variant(uint32_t variants, const gpu_weight *w, bool trans);
 /* Workspace for m rows; 0 without such a variant. */
 uint64_t gpu_words_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
 int32_t gpu_words_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error);
+/* Either way, by what the run's endpoint takes; x within one binding. */
+int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *p, accel_plugin_error *error);
+
+/* ---- choice.c ---- */
+
+/* Is the variant, which is right, as fast as the plain kernels on this device?  1: yes, 0: no, -1: it could not be measured.
+ */
+int gpu_variant_pays(gpu_self *self, const accel_plugin_host *host, uint32_t variant, gpu_store store);
+/* Are tiles of 128 rows as fast as those of 64 for products of gpu_has_tiles? */
+int gpu_large_tiles_pay(gpu_self *self, const accel_plugin_host *host);
 
 #endif

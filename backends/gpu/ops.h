@@ -11,8 +11,9 @@
  *   }
  *
  * and a line in ops.c.  Results without elements never reach an op.  Files: backend.c (the kit's hooks), memory.c (pool),
- * weights.c (formats, upload), variants.c (kernels of some devices), run.c (constants, checks, dispatch), buffers.c (memory
- * of no endpoint), parts.c (what passes a binding), ops.c (the table), op_*.c (the ops), plugin.c (the plugin's table).
+ * weights.c (formats, upload), variants.c (kernels of some devices), choice.c (which of two are faster), run.c (constants,
+ * checks, dispatch), buffers.c (memory of no endpoint), parts.c (what passes a binding), ops.c (the table), op_*.c (the
+ * ops), plugin.c (the plugin's table).
  */
 #ifndef ACCEL_GPU_OPS_H
 #define ACCEL_GPU_OPS_H

@@ -5,11 +5,12 @@
  * integer dot products are then also taken where the device has no instruction for them, sub-groups also on a CPU behind
  * the API, with "card" in the list that CPU takes the kernels of cards, with
  * "wmma" the emulator those of RDNA3's matrix units, with "cooperative" those of Vulkan's matrices, with "small_bindings" a
- * kernel sees 64 KiB of a buffer at most (tests).
+ * kernel sees 64 KiB of a buffer at most, with "measure" times are taken on processors, too (tests).
  *
  * A variant is tried when the first endpoint could use it, on numbers whose products and sums are exact; what it then gives
- * may differ by a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work.  The
- * verdict is kept in the process, and in the host's cache under device and driver. */
+ * may differ by a rounding.  One that fails or is wrong is left out, with a warning, and the plain kernels do its work; one
+ * that is right but slower there (choice.c) is left out, too, unless ACCEL_GPU_VARIANTS names it.  Verdicts are kept in the
+ * process, and in the host's cache under device and driver. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,9 @@
 
 #include "gpu/op_linear.h"
 
-enum { DEVICES = 64, N = 70, K = 228, MOST_M = 70, WARNING = 1 }; /* MOST_M rows of K fit into "small_bindings" */
+#define LARGE_TILES 0x80000000u /* beside gpu_variant: not a variant, but timed as they are */
+enum { DEVICES = 64, ROUNDS = 5, TIMES = 8, WARNING = 1, INFO = 2 };
+enum { N = 70, K = 228, MOST_M = 70 }; /* of a trial; MOST_M rows of K fit into "small_bindings" */
 
 static const struct {
   uint32_t bit;
@@ -31,8 +34,9 @@ static const struct {
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t tried[DEVICES], passed[DEVICES];
-static char why[VARIANTS][300]; /* of the last device that failed it */
+static uint32_t tried[DEVICES], passed[DEVICES]; /* for right numbers */
+static uint32_t timed[DEVICES], slower[DEVICES]; /* for their times; of both gpu_variant, and LARGE_TILES */
+static char why[VARIANTS][300];                  /* of the last device that failed it */
 
 /* Kernels by sub-groups, beside those by halving. */
 static const uint32_t twins[][2] = {{GPU_K_softmax_rows, GPU_K_softmax_rows_sub},
@@ -230,21 +234,24 @@ static bool same_logarithms(const float *got) {
   return true;
 }
 
-static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x, gpu_memory *y, accel_plugin_error *error) {
+/* `times` times; ms as the device has it. */
+static int32_t softmax(gpu_self *s, const accel_plugin_host *host, gpu_memory *x, gpu_memory *y, int times, double *ms,
+                       accel_plugin_error *error) {
   const kit_begin begin = {.program = s->program, .host = host};
   const kit_launch l = {.program = s->program, .node = s->program->node};
   void *run = NULL;
   int32_t rc = gpu_begin(s, &begin, &run, error);
   if (rc) return rc;
-  gpu_call c = gpu_call_new(run, &l, GPU_K_softmax_rows);
-  gpu_bind(&c, gpu_memory_at(x));
-  gpu_bind(&c, gpu_memory_at(y));
-  gpu_int(&c, MOST_M);
-  gpu_int(&c, K);
-  gpu_int(&c, 1);
-  rc = gpu_dispatch_rows(&c, MOST_M, error);
-  double ms;
-  const int32_t end = gpu_finish(s, run, !rc, &ms, rc ? NULL : error);
+  for (int i = 0; !rc && i < times; i++) {
+    gpu_call c = gpu_call_new(run, &l, GPU_K_softmax_rows);
+    gpu_bind(&c, gpu_memory_at(x));
+    gpu_bind(&c, gpu_memory_at(y));
+    gpu_int(&c, MOST_M);
+    gpu_int(&c, K);
+    gpu_int(&c, 1);
+    rc = gpu_dispatch_rows(&c, MOST_M, error);
+  }
+  const int32_t end = gpu_finish(s, run, !rc, ms, rc ? NULL : error);
   return rc ? rc : end;
 }
 
@@ -254,7 +261,8 @@ static int32_t try_sub_groups(gpu_self *s, const accel_plugin_host *host, trial 
   for (int i = 0; i < MOST_M * K; i++) row[i] = (float)row_number(i / K, i % K);
   for (int i = 0; !rc && i < 2; i++) rc = gpu_pool_take(&s->pool, sizeof t->x, &t->memory[i], error);
   if (!rc) rc = gpu_upload(s, t->memory[0], 0, row, sizeof t->x, error);
-  if (!rc) rc = softmax(s, host, t->memory[0], t->memory[1], error);
+  double ms;
+  if (!rc) rc = softmax(s, host, t->memory[0], t->memory[1], 1, &ms, error);
   if (!rc) rc = gpu_download(s, row, t->memory[1], 0, sizeof t->x, error);
   *right = !rc && same_logarithms(row);
   return rc;
@@ -268,7 +276,7 @@ static void warn(const accel_plugin_host *host, int which) {
   if (host && host->log) host->log(host->self, WARNING, text);
 }
 
-static void key_of(uint32_t device, const char *name, char *out, size_t n) {
+static void key_of(uint32_t device, const char *what, const char *name, char *out, size_t n) {
   accel_plugin_device list[DEVICES];
   uint32_t count = 0;
   uint64_t h = 0xcbf29ce484222325u;
@@ -279,7 +287,7 @@ static void key_of(uint32_t device, const char *name, char *out, size_t n) {
   const char *const parts[] = {d->name, d->arch, d->driver};
   for (int i = 0; device < count && i < 3; i++)
     for (const char *c = parts[i]; *c; c++) h = (h ^ (uint8_t)*c) * 0x100000001b3u;
-  snprintf(out, n, "variant-%s-%016llx", name, (unsigned long long)h);
+  snprintf(out, n, "%s-%s-%016llx", what, name, (unsigned long long)h);
 }
 
 /* Asks the cache, else tries; `why` is filled.  With the lock held. */
@@ -289,7 +297,7 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
   char key[96];
   uint8_t verdict = 0;
   uint64_t n = 1;
-  key_of(open->device, variants[which].name, key, sizeof key);
+  key_of(open->device, "variant", variants[which].name, key, sizeof key);
   if (host && host->cache_get && !host->cache_get(host->self, key, NULL, &n) && n == 1 &&
       !host->cache_get(host->self, key, &verdict, &n) && verdict <= 1) {
     if (!verdict) snprintf(why[which], sizeof why[which], "they gave wrong numbers in an earlier process");
@@ -316,10 +324,80 @@ static bool good(gpu_self *s, const kit_open *open, int which) {
   return right;
 }
 
+/* ---- times ---- */
+
+static int sub_groups_pay(gpu_self *s, const accel_plugin_host *host) {
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  gpu_memory *memory[2] = {NULL, NULL};
+  double best[2] = {0, 0}; /* without, with */
+  int32_t rc = gpu_pool_take(&s->pool, (uint64_t)MOST_M * K * 4, &memory[0], &error);
+  if (!rc) rc = gpu_pool_take(&s->pool, (uint64_t)MOST_M * K * 4, &memory[1], &error);
+  for (int i = 0; !rc && i < 2 * (ROUNDS + 1); i++) { /* the first of each compiles */
+    double ms = 0;
+    s->variants = i % 2 ? GPU_VARIANT_SUB_GROUPS : 0;
+    rc = softmax(s, host, memory[0], memory[1], TIMES, &ms, &error);
+    if (i / 2 == 1 || (i / 2 > 1 && ms < best[i % 2])) best[i % 2] = ms;
+  }
+  for (int i = 0; i < 2; i++) gpu_pool_give(&s->pool, memory[i]);
+  return rc ? -1 : best[1] <= best[0];
+}
+
+/* Asks the cache, else measures.  With the lock held. */
+static bool pays(gpu_self *s, const kit_open *open, uint32_t bit, const char *name, gpu_store store) {
+  const accel_plugin_host *host = open->options->host;
+  char key[96], text[200];
+  uint8_t verdict = 0;
+  uint64_t n = 1;
+  key_of(open->device, "times", name, key, sizeof key);
+  if (host && host->cache_get && !host->cache_get(host->self, key, NULL, &n) && n == 1 &&
+      !host->cache_get(host->self, key, &verdict, &n) && verdict <= 1)
+    return verdict;
+  const uint32_t before = s->variants;
+  const int found = kit_fault(host, "slow_variant") ? 0
+                    : bit == LARGE_TILES            ? gpu_large_tiles_pay(s, host)
+                    : bit == GPU_VARIANT_SUB_GROUPS ? sub_groups_pay(s, host)
+                                                    : gpu_variant_pays(s, host, bit, store);
+  s->variants = before;
+  if (found < 0) return true;
+  verdict = found == 1;
+  snprintf(text, sizeof text, "kernels '%s' are %s the plain ones on this device", name,
+           verdict ? "at least as fast as" : "slower than");
+  if (host && host->log) host->log(host->self, INFO, text);
+  if (host && host->cache_put) (void)host->cache_put(host->self, key, &(accel_plugin_part){.data = &verdict, .n = 1}, 1);
+  return verdict;
+}
+
+/* Whether times say anything here, and the endpoint is worth their taking: neither the self-test nor a toy is. */
+static bool measures(const gpu_self *s) {
+  static const uint64_t worth = 8 << 20, worth_in_tests = 8 << 10; /* bytes of weights */
+  const char *wish = wished();
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < s->program->n_weight; i++) bytes += (uint64_t)s->weight[i].n * s->weight[i].row_words * 4;
+  return wish ? names(wish, "measure") && bytes >= worth_in_tests : !s->limits.cpu && !s->limits.emulated && bytes >= worth;
+}
+
+/* Those of `taken` that are slower than the plain kernels; sets limits.small_tiles.  With the lock held. */
+static uint32_t slow_ones(gpu_self *s, const kit_open *open, uint32_t taken) {
+  const uint32_t device = open->device;
+  if (!measures(s)) return 0;
+  for (int i = 0; i < VARIANTS; i++) {
+    const uint32_t bit = variants[i].bit;
+    if (!(taken & bit) || timed[device] & bit) continue;
+    timed[device] |= bit;
+    if (!pays(s, open, bit, variants[i].name, variants[i].store)) slower[device] |= bit;
+  }
+  if (!(timed[device] & LARGE_TILES) && !s->limits.cpu) {
+    timed[device] |= LARGE_TILES;
+    if (!pays(s, open, LARGE_TILES, "large_tiles", GPU_STORE_F32)) slower[device] |= LARGE_TILES;
+  }
+  s->limits.small_tiles = slower[device] & LARGE_TILES;
+  return slower[device];
+}
+
 void gpu_variants_open(gpu_self *s, const kit_open *open) {
   const uint32_t device = open->device, wanted = device < DEVICES ? useful(s, candidates(&s->limits)) : 0;
   s->variants = 0;
-  if (!wanted || !s->program->n_node) return;
+  if (device >= DEVICES || !s->program->n_node) return;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < VARIANTS; i++) {
     const uint32_t bit = variants[i].bit;
@@ -330,5 +408,6 @@ void gpu_variants_open(gpu_self *s, const kit_open *open) {
   for (int i = 0; i < VARIANTS; i++)
     if (wanted & variants[i].bit & ~passed[device]) warn(open->options->host, i);
   s->variants = wanted & passed[device];
+  s->variants &= ~slow_ones(s, open, s->variants);
   pthread_mutex_unlock(&lock);
 }

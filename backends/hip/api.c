@@ -187,6 +187,7 @@ static void fill_units(const gpu_device *d, gpu_limits *l) {
     l->int_dot = true;
     if (sm >= 80) l->matrix = ALL_MATRICES;
   } else if (d->runtime->bounds) {
+    l->emulated = true;
     l->matrix = ALL_MATRICES;
   } else {
     l->int_dot = is_one_of(d->arch, dot);

@@ -64,6 +64,23 @@ class Caches(unittest.TestCase):
         self.assertNotEqual(with_units, plain)
         self.assertAlmostEqual(sum(a * b for a, b in zip(with_units, plain)) / sum(a * a for a in plain), 1, delta=0.001)
 
+    def test_kernels_that_are_slower_are_left_out(self):
+        if run("detect", "hip-emulated:32").returncode == 4:
+            self.skipTest("no emulator")
+        found = {}
+        for variants, fault in (("matrix_f16", ""), ("measure,matrix_f16", "slow_variant"), ("none", "")):
+            with tempfile.TemporaryDirectory() as cache:
+                for first in (True, False):  # measured, then read from the cache
+                    environment = {"ACCEL_CACHE_DIR": cache, "ACCEL_GPU_VARIANTS": variants, "ACCEL_FAIL_AT": fault}
+                    done = run("embed", model("base"), *TEXTS, "--device", "hip-emulated:32", "--precision", "fp16", "--json", "--verbose", environment=environment)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual("kernels 'matrix_f16' are slower than the plain ones" in done.stderr, bool(fault) and first, done.stderr)
+                    self.assertNotIn("left out", done.stderr)
+                    found.setdefault(variants, []).append(json.loads(done.stdout)["embeddings"])
+        self.assertEqual(found["measure,matrix_f16"][0], found["none"][0])
+        self.assertEqual(found["measure,matrix_f16"][1], found["none"][0])
+        self.assertNotEqual(found["matrix_f16"][0], found["none"][0])
+
     def test_opencl(self):
         self.check("opencl")
 
