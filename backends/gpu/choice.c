@@ -3,6 +3,7 @@
  * decoder's prompts and steps; the verdicts are kept with those of variants.c, so that a device's numbers do not change from
  * run to run.  Small models are not kept waiting for it.  Processors behind an API, and the emulator, are told nothing by
  * such times: there ACCEL_GPU_VARIANTS must ask for them ("measure"). */
+#include <math.h>
 #include <stdlib.h>
 
 #include "gpu/op_linear.h"
@@ -29,22 +30,12 @@ static int32_t fill(gpu_self *s, gpu_memory *to, uint32_t word, accel_plugin_err
 
 /* A product of up to m rows with weights in `store`. */
 static int32_t make(gpu_self *s, gpu_store store, int64_t m, bench *b, accel_plugin_error *error) {
-  static const kit_tensor absent = {.id = -1};
   static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu}; /* about one, of each store */
-  const uint32_t per = store == GPU_STORE_F32 ? 1 : store == GPU_STORE_I8 ? 4 : 2;
   gpu_product *p = &b->p;
-  *p = (gpu_product){.bias = &absent, .residual = &absent, .n = N, .k = K, .y_stride = N, .act = ACCEL_PLUGIN_ACT_NONE};
-  p->w.w = (gpu_weight){.n = N,
-                        .k = K,
-                        .store = store,
-                        .scale_kind = store == GPU_STORE_I8 ? GPU_SCALE_F32 : GPU_SCALE_NONE,
-                        .row_words = K / per,
-                        .group_k = K,
-                        .group_n = 1,
-                        .groups_k = 1,
-                        .outer = 1.0f};
+  *p = gpu_bare_product(store, N, K);
   const uint64_t words = gpu_words_bytes(s, &p->w.w, false, m),
-                 bytes[5] = {2 * (uint64_t)m * K * 4, N * K * 4 / per, N * 4, (uint64_t)m * N * 4, words ? words : 4};
+                 bytes[5] = {2 * (uint64_t)m * K * 4, (uint64_t)N * p->w.w.row_words * 4, N * 4, (uint64_t)m * N * 4,
+                             words ? words : 4};
   int32_t rc = ACCEL_PLUGIN_OK;
   for (int i = 0; !rc && i < 5; i++) rc = gpu_pool_take(&s->pool, bytes[i], &b->memory[i], error);
   for (int i = 0; !rc && i < 3; i++) rc = fill(s, b->memory[i], i == 1 ? one[store] : one[GPU_STORE_F32], error);
@@ -53,6 +44,7 @@ static int32_t make(gpu_self *s, gpu_store store, int64_t m, bench *b, accel_plu
     b->x[i] = (kit_tensor){.id = i,
                            .dtype = ACCEL_PLUGIN_F32,
                            .rank = 2,
+                           .dim = {0, K},
                            .row_stride = K,
                            .buffer = b->memory[0],
                            .offset = i ? bytes[0] / 2 : 0,
@@ -68,7 +60,8 @@ static void give(gpu_self *s, bench *b) {
   for (int i = 0; i < 5; i++) gpu_pool_give(&s->pool, b->memory[i]);
 }
 
-/* The fastest of up to ROUNDS runs of TIMES products of m rows, ms; the first run, which compiles, does not count. */
+/* The fastest of up to ROUNDS runs of TIMES products of m rows, ms, 0 where the device has no clock; the first run, which
+ * compiles, does not count. */
 static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, int64_t m, double *best,
                          accel_plugin_error *error) {
   const kit_begin begin = {.program = s->program, .host = host};
@@ -76,7 +69,6 @@ static int32_t time_rows(gpu_self *s, const accel_plugin_host *host, bench *b, i
   b->p.m = m;
   for (int i = 0; i < 2; i++) {
     b->x[i].dim[0] = m;
-    b->x[i].dim[1] = K;
     b->x[i].elements = m * K;
   }
   double spent = 0;
@@ -110,11 +102,11 @@ int gpu_variant_pays(gpu_self *s, const accel_plugin_host *host, uint32_t bit, g
     rc = time_rows(s, host, &b, rows[i], &with, &error);
     s->variants = 0;
     if (!rc) rc = time_rows(s, host, &b, rows[i], &without, &error);
-    if (!rc && with > 0 && without > 0) gain *= without / with;
+    gain *= with > 0 && without > 0 ? without / with : NAN;
   }
   s->variants = before;
   give(s, &b);
-  return rc ? -1 : gain >= 1;
+  return rc || isnan(gain) ? -1 : gain >= 1;
 }
 
 /* As many rows as are multiplied by large tiles at all. */
@@ -122,17 +114,18 @@ int gpu_large_tiles_pay(gpu_self *s, const accel_plugin_host *host) {
   const uint32_t before = s->variants;
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   bench b = {.memory = {NULL}};
-  int64_t m = PROMPT;
-  while (m < MOST_ROWS && !gpu_has_tiles(s, m, N, 128, 64)) m *= 2;
-  if (!gpu_has_tiles(s, m, N, 128, 64)) return -1;
+  gpu_product by_size = {.m = PROMPT};
+  while (by_size.m < MOST_ROWS && !gpu_takes_large(s, &by_size, N, 64)) by_size.m *= 2;
+  if (!gpu_takes_large(s, &by_size, N, 64)) return -1;
+  const int64_t m = by_size.m;
   double large = 0, small = 0;
   s->variants = 0;
   int32_t rc = make(s, GPU_STORE_F32, m, &b, &error);
-  b.p.tile = 128;
+  b.p.tile = GPU_LARGE_ROWS;
   if (!rc) rc = time_rows(s, host, &b, m, &large, &error);
   b.p.tile = 64;
   if (!rc) rc = time_rows(s, host, &b, m, &small, &error);
   s->variants = before;
   give(s, &b);
-  return rc ? -1 : large <= small;
+  return rc || !(large > 0 && small > 0) ? -1 : large <= small;
 }

@@ -15,11 +15,28 @@ enum {
 
 /* Large tiles read less, and pay when there are enough of them for every unit to have two, and most of their rows are there.
  */
-bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns) {
+bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int64_t columns) {
   const gpu_limits *limits = &self->limits;
-  const int64_t down = gpu_ceil_div(m, rows), across = gpu_ceil_div(n, columns);
-  return !limits->cpu && !limits->small_tiles && 4 * rows * down <= 5 * m && 4 * columns * across <= 5 * n &&
+  const int64_t rows = GPU_LARGE_ROWS, down = gpu_ceil_div(p->m, rows), across = gpu_ceil_div(n, columns);
+  if (p->tile) return p->tile == GPU_LARGE_ROWS;
+  return !limits->cpu && !limits->small_tiles && 4 * rows * down <= 5 * p->m && 4 * columns * across <= 5 * n &&
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
+}
+
+gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k) {
+  static const kit_tensor absent = {.id = -1};
+  const uint32_t per = store == GPU_STORE_F32 ? 1 : store == GPU_STORE_I8 ? 4 : 2;
+  gpu_product p = {.bias = &absent, .residual = &absent, .n = n, .k = k, .y_stride = n, .act = ACCEL_PLUGIN_ACT_NONE};
+  p.w.w = (gpu_weight){.n = n,
+                       .k = k,
+                       .store = store,
+                       .scale_kind = store == GPU_STORE_I8 ? GPU_SCALE_F32 : GPU_SCALE_NONE,
+                       .row_words = (uint32_t)k / per,
+                       .group_k = (uint32_t)k,
+                       .group_n = 1,
+                       .groups_k = 1,
+                       .outer = 1.0f};
+  return p;
 }
 
 int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n, accel_plugin_error *error) {
@@ -40,8 +57,7 @@ static gpu_way way_of(const gpu_self *self, const gpu_product *p, int64_t n) {
   if (waves) return (gpu_way){GPU_K_linear_wave16_f32, 16, 32, false};
   if (p->m <= FEW && !p->trans) return (gpu_way){GPU_K_linear_few_f32, 4, 8, true};
   if (behind_vulkan) return (gpu_way){GPU_K_linear_block_f32, 16, 128, false};
-  const bool large = p->tile ? p->tile == 2 * TILE : gpu_has_tiles(self, p->m, n, 2 * TILE, TILE);
-  if (large) return (gpu_way){GPU_K_linear128_f32, 2 * TILE, TILE, false};
+  if (gpu_takes_large(self, p, n, TILE)) return (gpu_way){GPU_K_linear128_f32, GPU_LARGE_ROWS, TILE, false};
   return (gpu_way){GPU_K_linear_f32, TILE, TILE, false};
 }
 

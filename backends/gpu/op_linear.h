@@ -6,6 +6,7 @@
 
 #include "gpu/ops.h"
 
+enum { GPU_LARGE_ROWS = 128 };                         /* of a large tile */
 enum { GPU_LINEAR_BIAS = 1, GPU_LINEAR_RESIDUAL = 2 }; /* flags of all kernels of linear */
 
 typedef struct gpu_product {
@@ -18,7 +19,7 @@ typedef struct gpu_product {
   int32_t act;
   float alpha;
   bool trans;
-  uint32_t tile; /* 64: small tiles, 128: large ones; 0: by size */
+  uint32_t tile; /* 64: small tiles, GPU_LARGE_ROWS: large ones; 0: by size */
 } gpu_product;
 
 /* A kernel, and the rows and columns of the result that one of its groups has. */
@@ -30,8 +31,10 @@ typedef struct gpu_way {
 /* Groups for m rows and n columns. */
 int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n, accel_plugin_error *error);
 
-/* Is a product of m x n large enough for tiles of rows x columns? */
-bool gpu_has_tiles(const gpu_self *self, int64_t m, int64_t n, int64_t rows, int64_t columns);
+/* Are n columns of the product taken by tiles of GPU_LARGE_ROWS x columns: as p->tile says, else by its size? */
+bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int64_t columns);
+/* x w^T with weights [n, k] in F32, F16, BF16, or I8 with a scale for each row: all but x, m and the buffers. */
+gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k);
 /* Of `variants` the one by which rows of k numbers are multiplied with this weight stored [n, k]; 0: none. */
 uint32_t gpu_words_variant(uint32_t variants, const gpu_weight *w, bool trans);
 /* Workspace for m rows; 0 without such a variant. */
@@ -45,7 +48,7 @@ int32_t gpu_rows_multiply(gpu_run *run, const kit_launch *l, const gpu_product *
 /* Is the variant, which is right, as fast as the plain kernels on this device?  1: yes, 0: no, -1: it could not be measured.
  */
 int gpu_variant_pays(gpu_self *self, const accel_plugin_host *host, uint32_t variant, gpu_store store);
-/* Are tiles of 128 rows as fast as those of 64 for products of gpu_has_tiles? */
+/* Are tiles of 128 rows as fast as those of 64 where products take them by their size? */
 int gpu_large_tiles_pay(gpu_self *self, const accel_plugin_host *host);
 
 #endif

@@ -42,10 +42,6 @@ static int32_t encode(gpu_run *run, const kit_launch *l, const gpu_product *p, g
   return gpu_dispatch_rows(&c, p->m, error);
 }
 
-static bool large(const gpu_run *run, const gpu_product *p) {
-  return p->tile ? p->tile == 128 : gpu_has_tiles(run->self, p->m, p->n, 128, 128);
-}
-
 /* Of the kernels for the four kinds of matrix units, the device's. */
 static uint32_t of_unit(const gpu_limits *l, uint32_t mfma, uint32_t mma, uint32_t wmma, uint32_t cooperative) {
   return l->cooperative ? cooperative : l->wmma ? wmma : l->wave == 64 ? mfma : mma;
@@ -70,7 +66,8 @@ static gpu_way choose(const gpu_run *run, const gpu_product *p) {
     return (gpu_way){of_unit(limits, GPU_K_linear_matrix64_i8, GPU_K_linear_matrix32_i8, GPU_K_linear_wmma_i8,
                              GPU_K_linear_cooperative_i8),
                      64, 64, false};
-  if (large(run, p)) return (gpu_way){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
+  if (gpu_takes_large(run->self, p, p->n, 128))
+    return (gpu_way){native ? GPU_K_linear_dot128_native : GPU_K_linear_dot128, 128, 128, false};
   return (gpu_way){native ? GPU_K_linear_dot_native : GPU_K_linear_dot, 64, 64, false};
 }
 

@@ -186,22 +186,11 @@ static bool same(const trial *t, int64_t n) {
 }
 
 static int32_t try_products(gpu_self *s, const accel_plugin_host *host, trial *t, bool *right, accel_plugin_error *error) {
-  static const kit_tensor absent = {.id = -1};
   static const struct {
     int64_t m;
     uint32_t tile;
-  } shape[] = {{MOST_M, 64}, {MOST_M, 128}, {5, 64}};
-  const uint32_t per = t->store == GPU_STORE_I8 ? 4 : 2;
-  gpu_product p = {.bias = &absent, .residual = &absent, .n = N, .k = K, .y_stride = N, .act = ACCEL_PLUGIN_ACT_NONE};
-  p.w.w = (gpu_weight){.n = N,
-                       .k = K,
-                       .store = t->store,
-                       .scale_kind = t->store == GPU_STORE_I8 ? GPU_SCALE_F32 : GPU_SCALE_NONE,
-                       .row_words = K / per,
-                       .group_k = K,
-                       .group_n = 1,
-                       .groups_k = 1,
-                       .outer = 1.0f};
+  } shape[] = {{MOST_M, 64}, {MOST_M, GPU_LARGE_ROWS}, {5, 64}};
+  gpu_product p = gpu_bare_product(t->store, N, K);
   fill(t);
   int32_t rc = prepare(s, t, gpu_words_bytes(s, &p.w.w, false, MOST_M), error);
   if (rc) return rc;
@@ -339,7 +328,7 @@ static int sub_groups_pay(gpu_self *s, const accel_plugin_host *host) {
     if (i / 2 == 1 || (i / 2 > 1 && ms < best[i % 2])) best[i % 2] = ms;
   }
   for (int i = 0; i < 2; i++) gpu_pool_give(&s->pool, memory[i]);
-  return rc ? -1 : best[1] <= best[0];
+  return rc || !(best[0] > 0 && best[1] > 0) ? -1 : best[1] <= best[0];
 }
 
 /* Asks the cache, else measures.  With the lock held. */

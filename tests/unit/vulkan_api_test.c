@@ -395,26 +395,23 @@ static void test_pipelines_are_cached_on_disk(void **state) {
   vlk_close(d);
 }
 
+static VkCooperativeMatrixPropertiesNV matrix_of(uint32_t k, VkComponentTypeNV factor, VkComponentTypeNV sum) {
+  return (VkCooperativeMatrixPropertiesNV){.MSize = 16,
+                                           .NSize = 16,
+                                           .KSize = k,
+                                           .AType = factor,
+                                           .BType = factor,
+                                           .CType = sum,
+                                           .DType = sum,
+                                           .scope = VK_SCOPE_SUBGROUP_NV};
+}
+
 /* Of what a driver lists, only the kernels' own sizes count: 16x16x16 of fp16 into fp32, 16x16x32 of signed bytes into
  * words. */
 static void test_sizes_of_cooperative_matrices(void **state) {
   (void)state;
-  const VkCooperativeMatrixPropertiesNV f16 = {.MSize = 16,
-                                               .NSize = 16,
-                                               .KSize = 16,
-                                               .AType = VK_COMPONENT_TYPE_FLOAT16_NV,
-                                               .BType = VK_COMPONENT_TYPE_FLOAT16_NV,
-                                               .CType = VK_COMPONENT_TYPE_FLOAT32_NV,
-                                               .DType = VK_COMPONENT_TYPE_FLOAT32_NV,
-                                               .scope = VK_SCOPE_SUBGROUP_NV},
-                                        i8 = {.MSize = 16,
-                                              .NSize = 16,
-                                              .KSize = 32,
-                                              .AType = VK_COMPONENT_TYPE_SINT8_NV,
-                                              .BType = VK_COMPONENT_TYPE_SINT8_NV,
-                                              .CType = VK_COMPONENT_TYPE_SINT32_NV,
-                                              .DType = VK_COMPONENT_TYPE_SINT32_NV,
-                                              .scope = VK_SCOPE_SUBGROUP_NV};
+  const VkCooperativeMatrixPropertiesNV f16 = matrix_of(16, VK_COMPONENT_TYPE_FLOAT16_NV, VK_COMPONENT_TYPE_FLOAT32_NV),
+                                        i8 = matrix_of(32, VK_COMPONENT_TYPE_SINT8_NV, VK_COMPONENT_TYPE_SINT32_NV);
   VkCooperativeMatrixPropertiesNV list[8] = {f16, f16, f16, f16, i8, i8, f16, i8};
   list[0].NSize = 8;
   list[1].CType = list[1].DType = VK_COMPONENT_TYPE_FLOAT16_NV;
