@@ -296,6 +296,12 @@ static bool same(const cpu_conv *a, const cpu_conv *b) {
          a->word_bytes == b->word_bytes;
 }
 
+/* Weights that may be rounded to pairs of bf16: int8 that no codes are multiplied with (groups, few channels) has lost as
+ * many bits before. */
+static bool fits_pairs(const accel_plugin_format *format) {
+  return format->store == ACCEL_PLUGIN_BF16 || format->store == ACCEL_PLUGIN_I8;
+}
+
 /* What a described node keeps of its weight in `format`: form and size. */
 static void settle(const accel_plugin_program *p, const accel_plugin_node *n, const cpu_kernels *kernels,
                    const accel_plugin_format *format, cpu_conv *c) {
@@ -310,8 +316,7 @@ static void settle(const accel_plugin_program *p, const accel_plugin_node *n, co
     c->n = window;
     c->k = w->dim[1];
   }
-  c->pairs = format->store == ACCEL_PLUGIN_BF16 && kernels->conv_pairs &&
-             (c->form == CPU_CONV_TILES || c->form == CPU_CONV_WINOGRAD);
+  c->pairs = fits_pairs(format) && kernels->conv_pairs && (c->form == CPU_CONV_TILES || c->form == CPU_CONV_WINOGRAD);
   if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
   cut(c, kernels);
   if (c->form == CPU_CONV_I8 && as_words(n, w, c, kernels))

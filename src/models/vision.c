@@ -591,7 +591,7 @@ accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const
   *w = (normed){.rows = dims[0] * dims[1], .last = dims[2]};
   const bool old = b->request->checkpoint == NULL || accel__has(b, "%s.weight_v", name);
   accel__weight_spec spec = {
-      .name = accel__arena_printf(b->arena, "%s.weight.normed", accel__resolve(b, "%s", name)),
+      .name = accel__arena_printf(b->arena, "%s.weight.product", accel__resolve(b, "%s", name)),
       .use = ACCEL_PLUGIN_USE_CONV,
       .rank = 3,
       .dim = {dims[0], dims[1], dims[2]},

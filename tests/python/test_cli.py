@@ -413,6 +413,14 @@ class Inside(Case):
         self.assertIn("digraph", run("run", model("base"), "--dump-program", "dot").stdout)
         self.assertIn("digraph", run("run", "--dump-program=dot", model("base")).stdout)
 
+    def test_matrices_are_no_norms(self):
+        """The registry keeps *norm* in fp32: vectors.  A convolution under weight_norm went by such a name once."""
+        for name in ("wav2vec2", "wav2vec2_new_names", "hubert_batch_norm", "swin", "detr"):
+            program = run("run", os.path.join(FIXTURES, "models", name), "--dump-program").stdout
+            matrices = re.findall(r"(?m)^weight (\S+) f32\[\d+,\S+\]", program)
+            self.assertTrue(matrices)
+            self.assertEqual([matrix for matrix in matrices if "norm" in matrix.lower()], [], name)
+
     def test_verify(self):
         found = self.good("verify", BERT, "--golden", GOLDEN, "--device", "cpu")
         self.assertTrue(found["pass"])
