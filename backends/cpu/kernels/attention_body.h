@@ -81,7 +81,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
   for (int64_t p = first; p < last; p++)
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
-      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, 0, c + i * ldc + p * GEMM_COLS, ldc, b, 0);
+      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, c + i * ldc + p * GEMM_COLS, ldc, b, 0);
     }
 }
 
@@ -257,7 +257,7 @@ static void values(const block *b, float *total, int64_t columns, const float *f
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
       micro_of_rows[n](micro_depth(high - low), b->score + i * b->lds + low, b->lds,
-                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, 0, tile, GEMM_COLS, b->v, 0);
+                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, tile, GEMM_COLS, b->v, 0);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
           vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);

@@ -3,9 +3,8 @@
  *
  * MICRO_ADD(sum, a, b) is one multiply-add: of floats, unless the including file says otherwise.  An element may hold
  * MICRO_PER neighbouring k, which MICRO_PAIR_UP(a, b) makes of two vectors of floats (pairs_<isa>.h); k below counts
- * elements. COLS is GEMM_VECS vectors; `panels` of them side by side keep enough chains in flight when there are few rows.
- * Every element is one chain of fused multiply-adds over k in ascending order, whatever the shape of the tile: a row's
- * result does not depend on its batch. */
+ * elements. COLS is GEMM_VECS vectors.  Every element is one chain of fused multiply-adds over k in ascending order,
+ * whatever the shape of the tile: a row's result does not depend on its batch. */
 #ifndef ACCEL_CPU_MICRO_BODY_H
 #define ACCEL_CPU_MICRO_BODY_H
 
@@ -29,47 +28,32 @@ V_INLINE vf v_former(vf a, vf b) {
 /* Of k in one round of the loop: what is not a multiply-add takes their ports. */
 enum { MICRO_STEPS = V_REGISTERS >= 32 ? 4 : 8 };
 enum { MICRO_NEAR = 512 }; /* floats of b that are asked into the first-level cache ahead */
-/* Elements that each of several panels side by side is asked ahead into the first and the second level, where they are
- * pairs: they are used up twice as fast as floats, which lose more by the asking at one thread than they gain at two. */
-enum { MICRO_STREAM_NEAR = 128, MICRO_STREAM_FAR = 512 };
 
 /* Elements of n numbers. */
 static inline int64_t micro_depth(int64_t n) { return (n + MICRO_PER - 1) / MICRO_PER; }
 
-typedef vf micro_sums[GEMM_ROWS][GEMM_ROWS * GEMM_VECS]; /* [rows][panels * GEMM_VECS]: registers once unrolled */
+typedef vf micro_sums[GEMM_ROWS][GEMM_VECS]; /* registers once unrolled */
 
 /* One k: x holds every fourth row at this k, the others are at 1, 2 and 3 times `row` bytes from it. */
-V_INLINE void micro_step(const int rows, const int panels, const char *const *x, int64_t row, int64_t row3, const float *b,
-                         int64_t panel, const int u, vf (*sum)[GEMM_ROWS * GEMM_VECS]) {
-  vf y[GEMM_ROWS * GEMM_VECS];
-  MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) {
-    y[j] = v_load(b + j / GEMM_VECS * panel + u * GEMM_COLS + j % GEMM_VECS * V);
-  }
+V_INLINE void micro_step(const int rows, const char *const *x, int64_t row, int64_t row3, const float *b, const int u,
+                         vf (*sum)[GEMM_VECS]) {
+  vf y[GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { y[j] = v_load(b + u * GEMM_COLS + j * V); }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     vf w = v_set(((const float *)(x[i / 4] + (i % 4 == 3 ? row3 : i % 4 * row)))[u]);
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { MICRO_ADD(&sum[i][j], w, y[j]); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { MICRO_ADD(&sum[i][j], w, y[j]); }
   }
   v_fence();
 }
 
-/* Asks for what follows in panels side by side. */
-V_INLINE void micro_ask(const int panels, const float *b, int64_t panel) {
-  MICRO_UNROLL for (int p = 0; p < panels; p++) {
-    MICRO_UNROLL for (int j = 0; j < GEMM_COLS; j += 16) {
-      v_prefetch_far(b + p * panel + MICRO_STREAM_FAR + j);
-      v_prefetch(b + p * panel + MICRO_STREAM_NEAR + j);
-    }
-  }
-}
-
-/* a: rows at stride lda.  b: row k of panel p at b + p * panel + k * GEMM_COLS.  c: rows at stride ldc, panels side by side;
- * `on`: the chains of sums go on from what is in c.
+/* a: rows at stride lda.  b: row k at b + k * GEMM_COLS.  c: rows at stride ldc; `on`: the chains of sums go on from what is
+ * in c.
  * Meanwhile asks for `ahead`, ahead_step floats further in each round: what will be b after this. */
-V_INLINE void micro(const int rows, const int panels, const bool on, int64_t k_count, const float *a, int64_t lda,
-                    const float *b, int64_t panel, float *c, int64_t ldc, const float *ahead, int64_t ahead_step) {
+V_INLINE void micro(const int rows, const bool on, int64_t k_count, const float *a, int64_t lda, const float *b, float *c,
+                    int64_t ldc, const float *ahead, int64_t ahead_step) {
   micro_sums sum;
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { sum[i][j] = on ? v_load(c + i * ldc + j * V) : v_zero(); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { sum[i][j] = on ? v_load(c + i * ldc + j * V) : v_zero(); }
   }
   const char *x[4];
   for (int i = 0; i < 4; i++) x[i] = (const char *)(4 * i < rows ? a + 4 * i * lda : a);
@@ -87,51 +71,46 @@ V_INLINE void micro(const int rows, const int panels, const bool on, int64_t k_c
       MICRO_UNROLL for (int i = 4; i < MICRO_STEPS * GEMM_COLS / 16; i++) { v_prefetch_far(ahead + 16 * i); }
     }
     ahead += ahead_step;
-    if (panels == 1 || MICRO_PER == 1) {
-      MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) { v_prefetch(b + MICRO_NEAR + i); }
-    }
-    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) {
-      if (panels > 1 && MICRO_PER > 1) micro_ask(panels, b + u * GEMM_COLS, panel);
-      micro_step(rows, panels, x, row, row3, b, panel, u, sum);
-    }
+    MICRO_UNROLL for (int i = 0; i < MICRO_STEPS * GEMM_COLS; i += 16) { v_prefetch(b + MICRO_NEAR + i); }
+    MICRO_UNROLL for (int u = 0; u < MICRO_STEPS; u++) { micro_step(rows, x, row, row3, b, u, sum); }
     b += MICRO_STEPS * GEMM_COLS;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * MICRO_STEPS; }
   }
   for (int64_t k = k_count % MICRO_STEPS; k > 0; k--) {
-    micro_step(rows, panels, x, row, row3, b, panel, 0, sum);
+    micro_step(rows, x, row, row3, b, 0, sum);
     b += GEMM_COLS;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4; }
   }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    MICRO_UNROLL for (int j = 0; j < panels * GEMM_VECS; j++) { v_store(c + i * ldc + j * V, sum[i][j]); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { v_store(c + i * ldc + j * V, sum[i][j]); }
   }
 }
 
-typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc,
+typedef void (*micro_fn)(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, int64_t ldc,
                          const float *ahead, int64_t ahead_step);
 
-#define MICRO_FN(name, rows, panels, on)                                                                               \
-  static void name(int64_t k_count, const float *a, int64_t lda, const float *b, int64_t panel, float *c, int64_t ldc, \
-                   const float *ahead, int64_t ahead_step) {                                                           \
-    micro(rows, panels, on, k_count, a, lda, b, panel, c, ldc, ahead, ahead_step);                                     \
+#define MICRO_FN(name, rows, on)                                                                                            \
+  static void name(int64_t k_count, const float *a, int64_t lda, const float *b, float *c, int64_t ldc, const float *ahead, \
+                   int64_t ahead_step) {                                                                                    \
+    micro(rows, on, k_count, a, lda, b, c, ldc, ahead, ahead_step);                                                         \
   }
-#define MICRO(rows, panels) MICRO_FN(micro_##rows##_##panels, rows, panels, false)
+#define MICRO(rows) MICRO_FN(micro_##rows, rows, false)
 /* clang-format off */
-MICRO(1, 1) MICRO(2, 1) MICRO(3, 1) MICRO(4, 1)
+MICRO(1) MICRO(2) MICRO(3) MICRO(4)
 #if GEMM_ROWS >= 6
-MICRO(5, 1) MICRO(6, 1)
+MICRO(5) MICRO(6)
 #endif
 #if GEMM_ROWS >= 14
-MICRO(7, 1) MICRO(8, 1) MICRO(9, 1) MICRO(10, 1) MICRO(11, 1) MICRO(12, 1) MICRO(13, 1) MICRO(14, 1)
+MICRO(7) MICRO(8) MICRO(9) MICRO(10) MICRO(11) MICRO(12) MICRO(13) MICRO(14)
 #endif
 
 static const micro_fn micro_of_rows[GEMM_ROWS + 1] = {
-  NULL, micro_1_1, micro_2_1, micro_3_1, micro_4_1,
+  NULL, micro_1, micro_2, micro_3, micro_4,
 #if GEMM_ROWS >= 6
-  micro_5_1, micro_6_1,
+  micro_5, micro_6,
 #endif
 #if GEMM_ROWS >= 14
-  micro_7_1, micro_8_1, micro_9_1, micro_10_1, micro_11_1, micro_12_1, micro_13_1, micro_14_1,
+  micro_7, micro_8, micro_9, micro_10, micro_11, micro_12, micro_13, micro_14,
 #endif
 };
 /* clang-format on */

@@ -53,7 +53,7 @@ V_INLINE void narrow_add(const int form, const int rows, const float *scale, con
 }
 
 /* Register tiles whose chains go on from what is in c. */
-#define NARROW_ON(rows) MICRO_FN(narrow_on_##rows, rows, 1, true)
+#define NARROW_ON(rows) MICRO_FN(narrow_on_##rows, rows, true)
 /* clang-format off */
 NARROW_ON(1) NARROW_ON(2) NARROW_ON(3) NARROW_ON(4)
 #if GEMM_ROWS >= 6
@@ -209,11 +209,11 @@ V_INLINE void narrow_panel_rows(const int form, const int first, const int64_t m
       rows = micro_height(stop - row - i);
       if (last) expect(g, row + i, rows, panel);
       if (narrow_scaled(form)) {
-        micro_of_rows[rows](depth, x + i * ldx, ldx, block, 0, tile, GEMM_COLS, ahead, step);
+        micro_of_rows[rows](depth, x + i * ldx, ldx, block, tile, GEMM_COLS, ahead, step);
         for (int64_t r = 0; r < rows; r++)
           narrow_add(form, 1, scale, (const vf *)(tile + r * GEMM_COLS), total + (i + r) * GEMM_COLS);
       } else {
-        (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block, 0, whole ? tile : total + i * GEMM_COLS,
+        (k ? narrow_on : micro_of_rows)[rows](depth, x + i * ldx, ldx, block, whole ? tile : total + i * GEMM_COLS,
                                               GEMM_COLS, ahead, step);
       }
       if (last) finish(g, whole ? tile : total + i * GEMM_COLS, row + i, rows, panel);
