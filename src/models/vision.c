@@ -590,6 +590,7 @@ accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const
   if (w == NULL) return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
   *w = (normed){.rows = dims[0] * dims[1], .last = dims[2]};
   const bool old = b->request->checkpoint == NULL || accel__has(b, "%s.weight_v", name);
+  /* "product": names with "norm" are those of norms, which the registry keeps in fp32. */
   accel__weight_spec spec = {
       .name = accel__arena_printf(b->arena, "%s.weight.product", accel__resolve(b, "%s", name)),
       .use = ACCEL_PLUGIN_USE_CONV,
