@@ -68,21 +68,22 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
       j->workspace + worker * j->room);
 }
 
-/* Columns are cut first (each is then laid out once), but not below a few panels.  As many parts for each worker, and as few
- * parts of w as workers need where every part transforms the columns anew. */
+/* Columns are cut first, but not below a few panels; parts of w, for each of which they are laid out anew, are only as many
+ * as give all workers the same number of tasks. */
 static void run_gemm(images *j, const kit_launch *l) {
-  const bool winograd = j->c.w->form == CPU_CONV_WINOGRAD;
+  enum { PANELS_LEAST = 4 };
   const int64_t units = j->c.count * j->c.w->groups, workers = cpu_workers(l),
                 panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
   double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
-  if (winograd) cost *= (double)cpu_winograd_points(j->c.w->n);
-  int64_t wanted = cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles));
-  int64_t parts = (wanted + units - 1) / units;
-  j->pixel_parts = (uint32_t)(parts < panels / 4 ? parts : panels / 4 > 1 ? panels / 4 : 1);
-  if (winograd && parts > workers) parts = workers;
-  parts = (parts + j->pixel_parts - 1) / j->pixel_parts;
-  while (wanted > 1 && parts < j->c.w->tiles && units * j->pixel_parts * parts % workers) parts++;
-  j->tile_parts = (uint32_t)(parts < j->c.w->tiles ? parts : j->c.w->tiles);
+  if (j->c.w->form == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
+  const int64_t wanted = cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles));
+  int64_t parts = (wanted + units - 1) / units, of_w = 1;
+  if (parts > panels / PANELS_LEAST) parts = panels / PANELS_LEAST;
+  while (units * parts > workers && units * parts % workers) parts--;
+  if (parts < 1) parts = 1;
+  while (wanted > 1 && of_w < j->c.w->tiles && units * parts * of_w % workers) of_w++;
+  j->pixel_parts = (uint32_t)parts;
+  j->tile_parts = (uint32_t)of_w;
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
 }
 
