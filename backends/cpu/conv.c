@@ -68,22 +68,35 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
       j->workspace + worker * j->room);
 }
 
-/* Columns are cut first, but not below a few panels; parts of w, for each of which they are laid out anew, are only as many
- * as give all workers the same number of tasks. */
-static void run_gemm(images *j, const kit_launch *l) {
+static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(b, a % b) : a; }
+
+/* Tasks: all workers get the same number, at least `wanted` in all where there is room.  Columns are cut first, but not
+ * below a few panels; w only where they do not suffice, for its every part lays them out anew. */
+static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels, int64_t wanted) {
   enum { PANELS_LEAST = 4 };
-  const int64_t units = j->c.count * j->c.w->groups, workers = cpu_workers(l),
+  const int64_t even = workers / common_divisor(units, workers), /* parts of a unit: so many, or a multiple */
+      most = panels > PANELS_LEAST ? panels / PANELS_LEAST : 1;
+  int64_t parts = most, of_w = 1;
+  if (wanted < 2) {
+    parts = 1;
+  } else if (most >= even) {
+    const int64_t enough = ((wanted + units - 1) / units + even - 1) / even;
+    parts = (enough < most / even ? enough : most / even) * even;
+  } else {
+    while (even % parts) parts--;
+    of_w = even / parts < j->c.w->tiles ? even / parts : j->c.w->tiles;
+  }
+  j->pixel_parts = (uint32_t)parts;
+  j->tile_parts = (uint32_t)of_w;
+}
+
+static void run_gemm(images *j, const kit_launch *l) {
+  const int64_t units = j->c.count * j->c.w->groups,
                 panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
   double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j); /* ns, at 50 GFLOP/s */
   if (j->c.w->form == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
-  const int64_t wanted = cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles));
-  int64_t parts = (wanted + units - 1) / units, of_w = 1;
-  if (parts > panels / PANELS_LEAST) parts = panels / PANELS_LEAST;
-  while (units * parts > workers && units * parts % workers) parts--;
-  if (parts < 1) parts = 1;
-  while (wanted > 1 && of_w < j->c.w->tiles && units * parts * of_w % workers) of_w++;
-  j->pixel_parts = (uint32_t)parts;
-  j->tile_parts = (uint32_t)of_w;
+  split_gemm(j, units, cpu_workers(l), panels,
+             cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles)));
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);
 }
 
