@@ -13,7 +13,8 @@
 
 enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
-  FEW_ROWS = 3,                        /* so many query rows are streamed past, more are multiplied with packed keys */
+  FEW_ROWS = 3,                        /* so many query rows are streamed past, more are multiplied with packed keys; */
+  FEW_HEADS = 32,                      /* so many heads of one row: these share the reading of keys (measured) */
   RANGE_KEYS = 2 * CPU_ATTENTION_KEYS, /* keys of one query row that are worth a task of their own */
   MAX_RANGES = 16,
   CODES_DIM_LEAST = 16, /* elements of a head, keys: those that pay for making codes, and those that were tried */
@@ -372,7 +373,7 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
     if (a.keys > a.first + each) a.keys = a.first + each;
     a.part = s->parts + (range * j->heads + h) * (2 + a.dv);
   }
-  if (rows <= FEW_ROWS && !a.relative_row)
+  if (rows <= (s->grouped ? FEW_HEADS : FEW_ROWS) && !a.relative_row)
     j->s->kernels.decode(&a, row, row_end);
   else if (takes_codes(j, &a))
     j->s->kernels.attention_i8(&a, row, row_end, workspace);
