@@ -346,9 +346,14 @@ static bool takes_codes(const job *j, const cpu_attention *a) {
          a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;
 }
 
-/* Of bf16; sessions stay with fp32, so that a prompt gives the same at once and token by token. */
+/* Of bf16; over the keys of sessions where decoding does so, too: a prompt gives the same at once and token by token. */
 static bool takes_bf16(const job *j, const cpu_attention *a) {
-  return j->s->bf16 && j->s->kernels.attention_bf16 && !j->state && !a->relative_row && !a->part;
+  const bool kept = a->kv == ACCEL_PLUGIN_BF16 && cpu_decodes_bf16(a->dk, a->dv);
+  return j->s->bf16 && j->s->kernels.attention_bf16 && (!j->state || kept) && !a->relative_row;
+}
+
+static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {
+  return j->state && takes_bf16(j, a) ? j->s->kernels.decode_bf16 : j->s->kernels.decode;
 }
 
 /* Rows [row, row_end) of a unit, or all heads of it, and the keys of `range`. */
@@ -374,7 +379,7 @@ static void run_unit(const job *j, int32_t item, int64_t unit, int64_t range, in
     a.part = s->parts + (range * j->heads + h) * (2 + a.dv);
   }
   if (rows <= (s->grouped ? FEW_HEADS : FEW_ROWS) && !a.relative_row)
-    j->s->kernels.decode(&a, row, row_end);
+    decode_of(j, &a)(&a, row, row_end);
   else if (takes_codes(j, &a))
     j->s->kernels.attention_i8(&a, row, row_end, workspace);
   else if (takes_bf16(j, &a))
@@ -622,7 +627,7 @@ int32_t cpu_launch_attention(const cpu_self *self, const kit_launch *l, accel_pl
 /* ---- what the instructions allow ---- */
 
 typedef struct repeated {
-  const cpu_kernels *kernels;
+  cpu_decode_fn *decode;
   cpu_attention a; /* over as many keys as the cache holds */
   int64_t rows, floats;
   float *part; /* [threads][floats] */
@@ -632,15 +637,16 @@ static void repeat(const void *arg, uint32_t i) {
   const repeated *r = arg;
   cpu_attention a = r->a;
   a.part = r->part + i * r->floats;
-  r->kernels->decode(&a, 0, r->rows);
+  r->decode(&a, 0, r->rows);
 }
 
 /* Microseconds of one key of one unit of a sequence, all threads at once; 0: not known. */
 static double key_limit(const job *j, int32_t item) {
   enum { CACHED = 256 << 10 };
   const sequence *s = &j->sequence[item];
-  repeated r = {.kernels = &j->s->kernels, .rows = s->grouped ? j->heads / j->kv_heads : 1};
+  repeated r = {.rows = s->grouped ? j->heads / j->kv_heads : 1};
   place_head(j, item, 0, &r.a);
+  r.decode = decode_of(j, &r.a);
   const int64_t row = (r.a.ldk + r.a.ldv) * cpu_kv_bytes(r.a.kv), most = CACHED / row;
   int64_t keys = 1; /* powers of two: not another kind with each token */
   while (2 * keys <= most && 2 * keys <= s->keys) keys *= 2;

@@ -388,6 +388,46 @@ static void test_heads(void **state) {
   }
 }
 
+/* Sum of differences between y of t, which `other` becomes, and what it was. */
+static double moved(const attention *t, float *other, void (*run)(const attention *t)) {
+  const int64_t n = (t->rows - 1) * t->a.ldy + t->a.dv;
+  double sum = 0;
+  memcpy(other, t->a.y, (size_t)n * sizeof *other);
+  run(t);
+  for (int64_t i = 0; i < t->rows; i++)
+    for (int64_t d = 0; d < t->a.dv; d++) sum += fabs((double)other[i * t->a.ldy + d] - t->a.y[i * t->a.ldy + d]);
+  return sum;
+}
+
+static void decode_bf16(const attention *t) { kernels.decode_bf16(&t->a, 0, t->rows); }
+static void decode_exactly(const attention *t) { kernels.decode(&t->a, 0, t->rows); }
+
+/* What the ISA multiplies as bf16: rows at once and streamed past are rounded alike, to the order of sums (which moves what
+ * lies between two bf16 to the other side, rarely). */
+static void test_decode_bf16(void **state) {
+  (void)state;
+  double apart = 0, rounding = 0;
+  for (int i = 0; kernels.decode_bf16 && i < 12; i++)
+    for (int kind = 0; kind < PROBABILITIES; kind++) {
+      const bool heads = i % 2 && (kind == PLAIN || kind == SINK);
+      attention t = make(pick(1, heads ? 11 : 3), pick(1, i < 6 ? 150 : 900), 32 * pick(1, i == 3 ? 16 : 4), 32 * pick(1, 9),
+                         ACCEL_PLUGIN_BF16, pick(0, 1), kind);
+      if (heads) t.a.step = 0;
+      t.bf16 = true;
+      assert_true(cpu_decodes_bf16(t.a.dk, t.a.dv));
+      kernels.attention_bf16(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
+      float *other = guard((t.rows - 1) * t.a.ldy + t.a.dv);
+      apart += moved(&t, other, decode_bf16);
+      check_attention(&t);
+      rounding += moved(&t, other, decode_exactly);
+      ((float *)t.a.q)[0] = NAN; /* is not hidden */
+      decode_bf16(&t);
+      assert_true(kind != PLAIN || isnan(t.a.y[0]));
+      release();
+    }
+  if (kernels.decode_bf16) check("difference between rows at once and one by one", apart / rounding, 0, 0.003);
+}
+
 /* A range of keys: largest score, sum of exponentials and values, sinks left out. */
 static void check_part(const attention *t, const float *part) {
   const cpu_attention *a = &t->a;
@@ -497,7 +537,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_attention), cmocka_unit_test(test_long),        cmocka_unit_test(test_decode),
       cmocka_unit_test(test_heads),     cmocka_unit_test(test_parts),       cmocka_unit_test(test_store),
-      cmocka_unit_test(test_special),   cmocka_unit_test(test_whole_pages),
+      cmocka_unit_test(test_special),   cmocka_unit_test(test_whole_pages), cmocka_unit_test(test_decode_bf16),
   };
   CPU_GUARD_RUN(tests);
 }

@@ -4,4 +4,6 @@
 #define GEMM_ROWS      14
 #define GEMM_VECS      2
 #define ATTENTION_HEAD accel_f32_attention_bf16_head__avx512bf16
+#define DECODE_HEAD    accel_f32_decode_bf16_head__avx512bf16
 #include "kernels/attention_body.h"
+#include "kernels/decode_body.h"

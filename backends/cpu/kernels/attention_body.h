@@ -202,9 +202,11 @@ static float largest_score(const float *s, int64_t low, int64_t high) {
 
 /* ---- softmax ---- */
 
+#define LOG2_E 1.44269504f
+
 /* What a row has seen so far. */
 typedef struct seen {
-  float top, sum; /* largest score, sum of exponentials beside it */
+  float top, sum; /* largest score, or a little above, and sum of exponentials beside it */
 } seen;
 
 static seen nothing_seen(const cpu_attention *a, int64_t i) {
@@ -212,9 +214,13 @@ static seen nothing_seen(const cpu_attention *a, int64_t i) {
   return (seen){a->sinks[i * a->sink_step], 1.0f};
 }
 
-/* Moves on to a largest score of at least `top`; answers the factor of what was summed up before. */
+/* Moves on to a largest score of at least `top`; answers the factor of what was summed up before.  Where weights are rounded
+ * they stand beside a power of two: rounding then gives the same whatever was the largest score so far. */
 static float raise_to(seen *s, float top) {
   if (!(top > s->top)) return 1.0f;
+#if MICRO_PER == 2
+  top = ceilf(top * LOG2_E) / LOG2_E;
+#endif
   const float factor = s->top == -INFINITY ? 0.0f : expf(s->top - top);
   *s = (seen){top, s->sum * factor};
   return factor;
@@ -222,8 +228,7 @@ static float raise_to(seen *s, float top) {
 
 /* Scores s[low .. high) (whole vectors) times `factor` to exponentials beside `top`; answers their sum. */
 V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float top) {
-  const float bits = 1.44269504f; /* log2 e */
-  vf shift = v_set(top == -INFINITY ? 0.0f : -top * bits), scale = v_set(factor * bits), sum = v_zero();
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top * LOG2_E), scale = v_set(factor * LOG2_E), sum = v_zero();
   for (int64_t j = low / V * V; j < high; j += V) {
     vf e = v_exp2_negative(v_fma(v_load(s + j), scale, shift));
     v_store(s + j, e);

@@ -1,5 +1,10 @@
 /* decode_body.h - attention of few query rows: keys and values are read once where they lie, chunk after chunk, with an
- * online softmax between; included after attention_body.h by attention_<isa>.c. */
+ * online softmax between; included after attention_body.h by attention_<isa>.c.  With MICRO_PER 2 (attention_bf16_<isa>.c)
+ * they are bf16 and multiplied as such. */
+
+#if !defined(DECODE_HEAD)
+#define DECODE_HEAD CPU_NAME(decode, head)
+#endif
 
 enum {
   DECODE_KEYS = 64,                              /* of a chunk, between two steps of the softmax; a page is some of them */
@@ -7,7 +12,7 @@ enum {
   DECODE_ROWS = 8,                               /* rows that go past a chunk together, at most: heads of one query row */
   DECODE_FEW = 4,                                /* of these, for which a key is loaded at once */
   DECODE_TURNED = V == 16 ? 3 : DECODE_ROWS + 1, /* so many rows pay for turning keys into columns */
-  DECODE_DIM = 512                               /* of keys that are turned, at most */
+  DECODE_DIM = CPU_DECODE_DIM                    /* of keys that are turned, or multiplied as pairs, at most */
 };
 _Static_assert(CPU_PAGE_ROWS % DECODE_KEYS == 0, "a chunk lies in one page");
 typedef float decode_scores[DECODE_KEYS] __attribute__((aligned(64)));
@@ -232,7 +237,7 @@ V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t
   int64_t low, high;
   span_of(a, i, &low, &high);
 #ifdef V_PAIRS
-  const bool pairs = kv == ACCEL_PLUGIN_I8 && takes_pairs(a);
+  const bool pairs = kv == PAIRS_KV && (MICRO_PER == 2 || takes_pairs(a));
   int16_t codes[DECODE_ROWS * DECODE_DIM] __attribute__((aligned(64)));
   float unit[DECODE_ROWS];
   if (pairs) code_rows(a, q, rows, codes, unit);
@@ -268,9 +273,13 @@ V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t
   }
 }
 
-void CPU_NAME(decode, head)(const cpu_attention *a, int64_t row, int64_t row_end) {
+void DECODE_HEAD(const cpu_attention *a, int64_t row, int64_t row_end) {
   const int64_t most = a->step ? 1 : DECODE_ROWS; /* heads of one query row go together */
 #define DECODE(kv) decode(kv, row_end - row < most ? row_end - row : most, a, row)
+#if MICRO_PER == 2
+  for (; row < row_end; row += most) DECODE(ACCEL_PLUGIN_BF16);
+#else
   for (; row < row_end; row += most) FOR_KV(DECODE)
+#endif
 #undef DECODE
 }

@@ -1,14 +1,38 @@
-/* decode_pairs_body.h - decoding over keys and values of 8 bits by products of 16-bit integers, included by
- * decode_body.h where an instruction set has them.
+/* decode_pairs_body.h - decoding by products of pairs of 16 bits, included by decode_body.h where an instruction set has
+ * them: over keys and values of 8 bits, as integers, or, with MICRO_PER 2 (decode_bf16), over those of bf16, as such.
  *
- * A row of q, and the weights of a chunk's values times their scales, become codes of 15 bits and a sign with one step for
- * all (the largest is 32767); products with 8-bit codes are summed up exactly in 32 bits: 512 columns, or 64 keys, of
- * 32767 * 127 stay below 2^31.  The codes' rounding, 2^-16 of the largest, is far below that of the cache itself.  A chunk
- * of such keys and its values fit into the first-level cache, so they are asked there (measured: 8 % over the second). */
+ * 8 bits: a row of q, and the weights of a chunk's values times their scales, become codes of 15 bits and a sign with one
+ * step for all (the largest is 32767); products with 8-bit codes are summed up exactly in 32 bits: 512 columns, or 64 keys,
+ * of 32767 * 127 stay below 2^31.  The codes' rounding, 2^-16 of the largest, is far below that of the cache itself.  A
+ * chunk of such keys and its values fit into the first-level cache, so they are asked there (measured: 8 % over the
+ * second).
+ *
+ * bf16: q and the weights are rounded as attention_bf16 rounds them, for the same results but for the order of sums. */
 
 static bool takes_pairs(const cpu_attention *a) {
   return a->dk % (2 * V) == 0 && a->dv % (2 * V) == 0 && a->dk <= DECODE_DIM;
 }
+
+#if MICRO_PER == 2
+enum { PAIRS_KV = ACCEL_PLUGIN_BF16 };
+typedef vf pair_sums;
+V_INLINE pair_sums pairs_none(void) { return v_zero(); }
+V_INLINE vi pairs_at(const char *row, int64_t d) { return v_i_load(row + 2 * d); }
+V_INLINE pair_sums pairs_add(pair_sums sum, vi a, vi b) { return v_pairs_dot_bf16(sum, a, b); }
+V_INLINE vf pairs_total(pair_sums sum) { return sum; }
+
+/* n floats as bf16; answers what one of these is worth. */
+static float code(const float *x, int64_t n, int16_t *out) {
+  v_narrow_row(x, n, n, out);
+  return 1.0f;
+}
+#else
+enum { PAIRS_KV = ACCEL_PLUGIN_I8 };
+typedef vi pair_sums;
+V_INLINE pair_sums pairs_none(void) { return v_i_zero(); }
+V_INLINE vi pairs_at(const char *row, int64_t d) { return v_pairs_of_s8((const int8_t *)row + d); }
+V_INLINE pair_sums pairs_add(pair_sums sum, vi a, vi b) { return v_pairs_dot(sum, a, b); }
+V_INLINE vf pairs_total(pair_sums sum) { return v_of_i(sum); }
 
 /* n floats, V at a time, as codes; answers their step.  Whatever is not finite makes the step so. */
 static float code(const float *x, int64_t n, int16_t *out) {
@@ -22,6 +46,7 @@ static float code(const float *x, int64_t n, int16_t *out) {
   for (int64_t i = 0; i < n; i += V) v_store_s16(out + i, v_mul(v_load(x + i), times));
   return top / 32767.0f + other;
 }
+#endif
 
 static void code_rows(const cpu_attention *a, const float *q, int64_t rows, int16_t *codes, float *unit) {
   for (int64_t r = 0; r < rows; r++) unit[r] = code(q + r * a->ldq, a->dk, codes + r * a->dk);
@@ -35,19 +60,19 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
     vf part[DECODE_FEW][V];
     float scale[V] = {0};
     for (int64_t c = 0; c < V; c++) {
-      vi sum[DECODE_FEW];
-      MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = v_i_zero();
+      pair_sums sum[DECODE_FEW];
+      MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = pairs_none();
       if (j + c < n) {
         const char *row = at->k + (j + c) * at->k_row;
         if (asks) ask_for(at->v + (j + c) * at->v_row, at->v_bytes);
         if (asks && at->far_k) ask_far(at->far_k + (j + c) * at->k_row, at->k_bytes);
         for (int64_t d = 0; d < dk; d += 2 * V) {
-          const vi k = v_pairs_of_s8((const int8_t *)row + d);
-          MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = v_pairs_dot(sum[r], v_i_load(q + r * dk + d), k);
+          const vi k = pairs_at(row, d);
+          MICRO_UNROLL for (int r = 0; r < rows; r++) sum[r] = pairs_add(sum[r], v_i_load(q + r * dk + d), k);
         }
-        scale[c] = scale_of(ACCEL_PLUGIN_I8, row, a->k_scale);
+        scale[c] = scale_of(PAIRS_KV, row, a->k_scale);
       }
-      MICRO_UNROLL for (int r = 0; r < rows; r++) part[r][c] = v_of_i(sum[r]);
+      MICRO_UNROLL for (int r = 0; r < rows; r++) part[r][c] = pairs_total(sum[r]);
     }
     MICRO_UNROLL for (int r = 0; r < rows; r++)
         v_store(s[r] + j, v_mul(v_sums(part[r]), v_mul(v_load(scale), v_set(unit[r]))));
@@ -58,9 +83,9 @@ V_INLINE void dots_pairs(const int rows, const cpu_attention *a, const int16_t *
  * meanwhile asks for the keys at `next`, and the values after these. */
 V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, const float *unit, const chunk *at,
                         const char *next, int64_t d, const float *factor, float *const *total) {
-  vi low[DECODE_ROWS][4], high[DECODE_ROWS][4];
+  pair_sums low[DECODE_ROWS][4], high[DECODE_ROWS][4];
   MICRO_UNROLL for (int r = 0; r < rows; r++) {
-    MICRO_UNROLL for (int g = 0; g < groups; g++) low[r][g] = high[r][g] = v_i_zero();
+    MICRO_UNROLL for (int g = 0; g < groups; g++) low[r][g] = high[r][g] = pairs_none();
   }
   for (int64_t j = 0; j < at->n; j += 2) {
     const char *row = at->v + j * at->v_row, *other = j + 1 < at->n ? row + at->v_row : row; /* of weight 0 */
@@ -74,22 +99,21 @@ V_INLINE void mix_pairs(const int rows, const int groups, const int16_t *w, cons
       pair[r] = v_i_set(both);
     }
     MICRO_UNROLL for (int g = 0; g < groups; g++) {
-      const vi x = v_pairs_of_s8((const int8_t *)row + d + g * 2 * V),
-               y = v_pairs_of_s8((const int8_t *)other + d + g * 2 * V);
+      const vi x = pairs_at(row, d + g * 2 * V), y = pairs_at(other, d + g * 2 * V);
       const vi x_y = v_zip_pairs_low(x, y), more = v_zip_pairs_high(x, y);
       MICRO_UNROLL for (int r = 0; r < rows; r++) {
-        low[r][g] = v_pairs_dot(low[r][g], x_y, pair[r]);
-        high[r][g] = v_pairs_dot(high[r][g], more, pair[r]);
+        low[r][g] = pairs_add(low[r][g], x_y, pair[r]);
+        high[r][g] = pairs_add(high[r][g], more, pair[r]);
       }
     }
   }
   MICRO_UNROLL for (int r = 0; r < rows; r++) {
     MICRO_UNROLL for (int g = 0; g < groups; g++) {
-      vi first, second;
+      vf first, second;
       float *out = total[r] + d + g * 2 * V;
-      v_unzip_pairs(low[r][g], high[r][g], &first, &second);
-      v_store(out, v_fma(v_of_i(first), v_set(unit[r]), v_mul(v_load(out), v_set(factor[r]))));
-      v_store(out + V, v_fma(v_of_i(second), v_set(unit[r]), v_mul(v_load(out + V), v_set(factor[r]))));
+      v_unzip_pairs(pairs_total(low[r][g]), pairs_total(high[r][g]), &first, &second);
+      v_store(out, v_fma(first, v_set(unit[r]), v_mul(v_load(out), v_set(factor[r]))));
+      v_store(out + V, v_fma(second, v_set(unit[r]), v_mul(v_load(out + V), v_set(factor[r]))));
     }
   }
 }
@@ -132,7 +156,7 @@ V_INLINE void mix_pairs_of(int64_t rows, const cpu_attention *a, const decode_sc
   int16_t w[DECODE_ROWS * DECODE_KEYS] __attribute__((aligned(64)));
   decode_scores scale = {0}, weight;
   float unit[DECODE_ROWS];
-  for (int64_t j = 0; j < at->n; j++) scale[j] = scale_of(ACCEL_PLUGIN_I8, at->v + j * at->v_row, a->v_scale);
+  for (int64_t j = 0; j < at->n; j++) scale[j] = scale_of(PAIRS_KV, at->v + j * at->v_row, a->v_scale);
   for (int64_t r = 0; r < rows; r++) {
     for (int64_t j = 0; j < at->n; j += V) v_store(weight + j, v_mul(v_load(s[r] + j), v_load(scale + j)));
     unit[r] = code(weight, round_up(at->n, V), w + r * DECODE_KEYS);

@@ -201,6 +201,10 @@ typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_e
 typedef cpu_attention_fn cpu_attention_bf16_fn;
 /* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
 typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
+/* The same over keys and values of bf16, of the dims below, with all factors rounded to bf16, denormals to zero. */
+typedef cpu_decode_fn cpu_decode_bf16_fn;
+enum { CPU_DECODE_DIM = 512 };
+static inline int cpu_decodes_bf16(int64_t dk, int64_t dv) { return dk % 32 == 0 && dv % 32 == 0 && dk <= CPU_DECODE_DIM; }
 
 static inline int64_t cpu_kv_bytes(int32_t kv) { return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2; }
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
@@ -334,6 +338,7 @@ typedef struct cpu_kernels {
   cpu_attention_i8_fn *attention_i8;     /* NULL: codes are not multiplied faster here */
   cpu_attention_bf16_fn *attention_bf16; /* NULL: nor is bf16 */
   cpu_decode_fn *decode;
+  cpu_decode_bf16_fn *decode_bf16; /* NULL where attention_bf16 is */
   cpu_norm_fn *norm;
   cpu_softmax_fn *softmax;
   cpu_activate_fn *activate;

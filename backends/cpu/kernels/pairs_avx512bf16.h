@@ -9,8 +9,10 @@
 #define MICRO_ADD(sum, a, b) v_add_pairs(sum, a, b)
 #define MICRO_PAIR_UP(a, b)  v_pair_up(a, b)
 
-V_INLINE __m512bh v_pairs(vf x) { return (__m512bh)_mm512_castps_si512(x); }
-V_INLINE void v_add_pairs(vf *sum, vf a, vf b) { *sum = _mm512_dpbf16_ps(*sum, v_pairs(a), v_pairs(b)); }
+V_INLINE vf v_pairs_dot_bf16(vf sum, vi a, vi b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
+V_INLINE void v_add_pairs(vf *sum, vf a, vf b) {
+  *sum = v_pairs_dot_bf16(*sum, _mm512_castps_si512(a), _mm512_castps_si512(b));
+}
 
 /* Lane by lane the pair of a, then b, rounded to nearest even. */
 V_INLINE vf v_pair_up(vf a, vf b) {

@@ -79,9 +79,9 @@ V_INLINE vi v_pairs_of_s8(const int8_t *p) { return _mm256_cvtepi8_epi16(_mm_loa
 V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
 V_INLINE vi v_zip_pairs_low(vi a, vi b) { return _mm256_unpacklo_epi16(a, b); }
 V_INLINE vi v_zip_pairs_high(vi a, vi b) { return _mm256_unpackhi_epi16(a, b); }
-V_INLINE void v_unzip_pairs(vi low, vi high, vi *first, vi *second) {
-  *first = _mm256_permute2x128_si256(low, high, 0x20);
-  *second = _mm256_permute2x128_si256(low, high, 0x31);
+V_INLINE void v_unzip_pairs(vf low, vf high, vf *first, vf *second) {
+  *first = _mm256_permute2f128_ps(low, high, 0x20);
+  *second = _mm256_permute2f128_ps(low, high, 0x31);
 }
 V_INLINE void v_store_s16(int16_t *p, vf x) {
   const __m256i words = _mm256_cvtps_epi32(x);

@@ -73,9 +73,10 @@ V_INLINE vi v_pairs_dot(vi sum, vi a, vi b) { return _mm512_add_epi32(sum, _mm51
 #endif
 V_INLINE vi v_zip_pairs_low(vi a, vi b) { return _mm512_unpacklo_epi16(a, b); }
 V_INLINE vi v_zip_pairs_high(vi a, vi b) { return _mm512_unpackhi_epi16(a, b); }
-V_INLINE void v_unzip_pairs(vi low, vi high, vi *first, vi *second) {
-  *first = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), high);
-  *second = _mm512_permutex2var_epi64(low, _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15), high);
+V_INLINE void v_unzip_pairs(vf low, vf high, vf *first, vf *second) {
+  const __m512i early = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), late = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+  *first = _mm512_castpd_ps(_mm512_permutex2var_pd(_mm512_castps_pd(low), early, _mm512_castps_pd(high)));
+  *second = _mm512_castpd_ps(_mm512_permutex2var_pd(_mm512_castps_pd(low), late, _mm512_castps_pd(high)));
 }
 V_INLINE void v_store_s16(int16_t *p, vf x) {
   _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(x)));
