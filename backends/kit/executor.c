@@ -36,6 +36,7 @@ struct accel_plugin_endpoint {
   _Atomic uint64_t taken;  /* by scratch and KV pages */
   uint64_t *weight_bytes;  /* [n_weight] of which `weights` is the sum */
   kit_endpoint_state state;
+  kit_spares spares; /* of pages in host memory */
   uint32_t max_in, max_out;
   pthread_mutex_t lock;
   kit_plan *cache[PLAN_CACHE];
@@ -72,11 +73,17 @@ static const accel_plugin_view *view_at(const accel_plugin_view *v, uint32_t i) 
 
 /* ---- scratch memory ---- */
 
-bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes) {
+static bool count_as_taken(const kit_endpoint_state *e, uint64_t bytes) {
   const uint64_t before = atomic_fetch_add(e->taken, bytes), room = e->limit - e->weights;
   if (!e->limit || (before <= room && bytes <= room - before)) return true;
   atomic_fetch_sub(e->taken, bytes);
   return false;
+}
+
+bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes) {
+  if (count_as_taken(e, bytes)) return true;
+  kit_memory_give(e, kit_spares_drop(e->spares));
+  return count_as_taken(e, bytes);
 }
 
 void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes) { atomic_fetch_sub(e->taken, bytes); }
@@ -627,7 +634,9 @@ int32_t kit_trim(accel_plugin_endpoint *e, uint64_t *released, accel_plugin_erro
   e->idle = NULL;
   e->n_idle = 0;
   pthread_mutex_unlock(&e->lock);
-  uint64_t bytes = 0;
+  const uint64_t spare = kit_spares_drop(&e->spares);
+  uint64_t bytes = spare;
+  atomic_fetch_sub(&e->taken, spare);
   for (instance *next; list; list = next) {
     next = list->next;
     bytes += list->capacity;
@@ -662,7 +671,8 @@ static void fill_state(accel_plugin_endpoint *e, const accel_plugin_options *o, 
                                   .identity = h,
                                   .limit = e->limit,
                                   .weights = e->weights,
-                                  .taken = &e->taken};
+                                  .taken = &e->taken,
+                                  .spares = &e->spares};
 }
 
 /* What supports would answer, as an error. */
@@ -745,6 +755,7 @@ int32_t kit_init(const kit_backend *backend, uint32_t device, const accel_plugin
   e->backend = backend;
   e->flags = o.precision.flags;
   pthread_mutex_init(&e->lock, NULL);
+  pthread_mutex_init(&e->spares.lock, NULL);
   int32_t rc = kit_program_copy(program, &e->program, error);
   if (!rc) rc = refuse(backend, e->program, &o.precision, error);
   if (!rc) rc = check_options(backend, &o, error);
@@ -775,6 +786,7 @@ void kit_cleanup(accel_plugin_endpoint *e, const accel_plugin_host *host) {
   for (int i = 0; i < PLAN_CACHE; i++) plan_drop(e->cache[i]);
   if (e->self && e->backend->close) e->backend->close(e->self);
   pthread_mutex_destroy(&e->lock);
+  pthread_mutex_destroy(&e->spares.lock);
   kit_program_free(e->program);
   free(e->weight_bytes);
   free(e);

@@ -103,6 +103,22 @@ void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *fl
 
 /* ---- session.c ---- */
 
+/* Memory of pages between one session that gave it back and the next: a system that has to make memory anew clears it first
+ * (4 to 10 % of a prompt's time on a virtual machine, docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as
+ * taken.  A room is of kit_room, a buffer of kit_buffer_alloc. */
+enum { KIT_SPARE_BYTES = 64 << 20 };
+typedef enum kit_spare_kind { KIT_SPARE_ROOM, KIT_SPARE_BUFFER } kit_spare_kind;
+typedef struct kit_spares {
+  pthread_mutex_t lock;
+  struct kit_spare *first;
+  uint64_t bytes;
+} kit_spares;
+/* The largest of its kind that is a multiple of `unit` bytes and at most *bytes, which becomes its size; NULL: none. */
+void *kit_spares_take(kit_spares *spares, kit_spare_kind kind, uint64_t unit, uint64_t *bytes);
+/* false: too many, the memory is still the caller's */
+bool kit_spares_keep(kit_spares *spares, kit_spare_kind kind, void *memory, uint64_t bytes);
+uint64_t kit_spares_drop(kit_spares *spares); /* frees all; answers how many bytes these were */
+
 typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
   const accel_plugin_program *program;
   const kit_backend *backend;
@@ -114,9 +130,10 @@ typedef struct kit_endpoint_state { /* what sessions need of their endpoint */
   uint64_t limit;    /* of memory for weights, scratch and KV pages; 0: none */
   uint64_t weights;
   _Atomic uint64_t *taken; /* by scratch and KV pages */
+  kit_spares *spares;
 } kit_endpoint_state;
 
-/* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the limit. */
+/* Counts `bytes` of scratch or KV pages as taken; false, and nothing counted, when they pass the limit, spares dropped. */
 bool kit_memory_take(const kit_endpoint_state *e, uint64_t bytes);
 void kit_memory_give(const kit_endpoint_state *e, uint64_t bytes);
 

@@ -13,7 +13,10 @@
 #include "formats/fp16.h"
 #include "kit/internal.h"
 
-enum { BLOCK_BYTES = 2 << 20 }; /* pages of less in all are not worth a block */
+enum {
+  BLOCK_BYTES = 2 << 20,  /* pages of less in all are not worth a block */
+  SPARE_LEAST = 256 << 10 /* what is smaller stays in the heap anyway */
+};
 
 /* Host memory of several pages at once, in huge pages: what is read row by row at every step comes faster from them. */
 typedef struct block {
@@ -125,12 +128,17 @@ static int32_t take(const kit_endpoint_state *e, uint64_t bytes, accel_plugin_er
                   (unsigned long long)e->limit);
 }
 
+/* Whether the page's own memory goes to the next session. */
+static bool is_spared(const kit_endpoint_state *e, const page *p) { return !e->backend->alloc && p->bytes >= SPARE_LEAST; }
+
 static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s, page **out, accel_plugin_error *error) {
   page *p = calloc(1, sizeof *p);
   if (!p) return kit_no_memory(error, sizeof *p);
   *p = (page){.users = 1, .bytes = page_bytes(e, s)};
-  int32_t rc = take(e, p->bytes, error);
-  if (!rc) {
+  uint64_t bytes = p->bytes;
+  p->buffer = is_spared(e, p) ? kit_spares_take(e->spares, KIT_SPARE_BUFFER, bytes, &bytes) : NULL;
+  int32_t rc = p->buffer ? ACCEL_PLUGIN_OK : take(e, bytes, error);
+  if (!rc && !p->buffer) {
     rc = memory_new(e, p->bytes, &p->buffer, error);
     if (rc) kit_memory_give(e, p->bytes);
   }
@@ -143,45 +151,58 @@ static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s
 
 static void page_drop(const kit_endpoint_state *e, page *p) {
   if (!p || --p->users) return;
-  if (!p->block) {
+  block *b = p->block;
+  if (b && --b->pages == 0) {
+    if (!kit_spares_keep(e->spares, KIT_SPARE_ROOM, b->memory, b->bytes)) {
+      free(b->memory);
+      kit_memory_give(e, b->bytes);
+    }
+    free(b);
+  }
+  if (!b && !(is_spared(e, p) && kit_spares_keep(e->spares, KIT_SPARE_BUFFER, p->buffer, p->bytes))) {
     memory_free(e, p->buffer);
     kit_memory_give(e, p->bytes);
-  } else if (--p->block->pages == 0) {
-    free(p->block->memory);
-    kit_memory_give(e, p->block->bytes);
-    free(p->block);
   }
   free(p);
 }
 
-/* n pages, in one block where they are worth it. */
-static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *s, int32_t n, page **out,
+/* n pages in `memory`, which is counted as taken; that is given back when there is no room for what describes them. */
+static int32_t block_new(const kit_endpoint_state *e, void *memory, uint64_t each, int32_t n, page **out,
                          accel_plugin_error *error) {
-  const uint64_t bytes = page_bytes(e, s);
-  int32_t rc = ACCEL_PLUGIN_OK, made = 0;
-  if (n < 2 || e->backend->alloc || bytes < BLOCK_BYTES / (uint64_t)n) {
-    for (; made < n && !rc; made += !rc) rc = page_new(e, s, &out[made], error);
-    while (rc && made > 0) page_drop(e, out[--made]);
-    return rc;
-  }
-  rc = take(e, bytes * (uint64_t)n, error);
-  if (rc) return rc;
-  block *b = calloc(1, sizeof *b);
-  if (b) b->memory = kit_room(bytes * (uint64_t)n);
-  for (; b && b->memory && made < n; made++) {
-    if (!(out[made] = calloc(1, sizeof **out))) break;
-    *out[made] = (page){.users = 1, .buffer = (char *)b->memory + (uint64_t)made * bytes, .block = b};
-  }
-  if (made == n) {
-    b->pages = (uint32_t)n;
-    b->bytes = bytes * (uint64_t)n;
+  const uint64_t bytes = each * (uint64_t)n;
+  block *b = memory ? calloc(1, sizeof *b) : NULL;
+  int32_t made = 0;
+  for (; b && made < n && (out[made] = calloc(1, sizeof **out)); made++)
+    *out[made] = (page){.users = 1, .buffer = (char *)memory + (uint64_t)made * each, .block = b};
+  if (b && made == n) {
+    *b = (block){.pages = (uint32_t)n, .bytes = bytes, .memory = memory};
     return ACCEL_PLUGIN_OK;
   }
   while (made > 0) free(out[--made]);
-  if (b) free(b->memory);
   free(b);
-  kit_memory_give(e, bytes * (uint64_t)n);
-  return kit_no_memory(error, bytes * (uint64_t)n);
+  free(memory);
+  kit_memory_give(e, bytes);
+  return kit_no_memory(error, bytes);
+}
+
+/* n pages, in blocks where they are worth it: in spare ones, and the rest in one. */
+static int32_t pages_new(const kit_endpoint_state *e, const accel_plugin_state *s, int32_t n, page **out,
+                         accel_plugin_error *error) {
+  const uint64_t each = page_bytes(e, s);
+  int32_t rc = ACCEL_PLUGIN_OK, made = 0;
+  while (!rc && made < n) {
+    uint64_t bytes = each * (uint64_t)(n - made);
+    const bool together = n - made > 1 && bytes >= BLOCK_BYTES && !e->backend->alloc;
+    void *spare = together ? kit_spares_take(e->spares, KIT_SPARE_ROOM, each, &bytes) : NULL;
+    const int32_t got = together ? (int32_t)(bytes / each) : 1;
+    if (!together)
+      rc = page_new(e, s, &out[made], error);
+    else if (spare || !(rc = take(e, bytes, error)))
+      rc = block_new(e, spare ? spare : kit_room(bytes), each, got, out + made, error);
+    if (!rc) made += got;
+  }
+  while (rc && made > 0) page_drop(e, out[--made]);
+  return rc;
 }
 
 static void slot_clear(const kit_endpoint_state *e, slot *s) {

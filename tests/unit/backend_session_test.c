@@ -1,26 +1,29 @@
 /* backend_session_test.c - sessions of the kit: appending, failing without a trace, truncate, copy with shared pages, export
  * and import, limits, for KV, convolution and state-space states, in host memory and in pretended device memory, with fp32
- * and fp16 pages. */
+ * and fp16 pages; memory that goes from one session to the next. */
 #include <math.h>
 
 #include "backend_helper.h"
+#include "kit/internal.h"
 
 enum { D = 4 }; /* one head of four columns */
 
 /* lengths[B], x[T,4] -> y[T,4] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of it (for
  * failures after the append). */
-static accel__program *kv_program(void) {
+static accel__program *kv_program_of(int32_t columns) {
   accel__program *p = accel__program_new("kv");
   accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1),
-             dims[2] = {rows, accel__const_dim(p, D)};
+             dims[2] = {rows, accel__const_dim(p, columns)};
   accel__tensor lengths = accel__input(p, "lengths", ACCEL_PLUGIN_I32, -1, 1, &items);
   int32_t space = accel__space_ragged(p, "tokens", lengths, rows, items);
   accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dims), in[3] = {x, x, x};
   accel__attr attr[] = {ACCEL_I(HEADS, 1),  ACCEL_I(KV_HEADS, 1),    ACCEL_F(SCALE, 0.5),
                         ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
   accel__with_state(
-      p, accel__state(p, &(accel_plugin_state){
-                             .name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = 1, .k_dim = D, .v_dim = D, .share = -1}));
+      p,
+      accel__state(
+          p, &(accel_plugin_state){
+                 .name = "kv", .kind = ACCEL_PLUGIN_STATE_KV, .heads = 1, .k_dim = columns, .v_dim = columns, .share = -1}));
   accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, in, 3, attr, 6, NULL, 0),
                 c = accel__unary(p, ACCEL_PLUGIN_UNARY_LOG, y), outs[2] = {y, c};
   accel__entry(p, "run", (accel__tensor[]){lengths, x}, 2, outs, 2);
@@ -29,6 +32,8 @@ static accel__program *kv_program(void) {
   assert_int_equal(rc, ACCEL_OK);
   return p;
 }
+
+static accel__program *kv_program(void) { return kv_program_of(D); }
 
 /* x[T,4] -> depthwise causal convolution of 3 with carried rows. */
 static accel__program *conv_program(void) {
@@ -350,9 +355,82 @@ static void vectors_carry_over(void **state) {
   assert_int_equal(live_buffers, 0);
 }
 
+/* ---- memory between sessions ---- */
+
+enum { MB = 1 << 20, WIDE = 1024, LONGEST = 1000 }; /* WIDE: a page has two megabytes */
+
+static void spare_rooms(void **state) {
+  (void)state;
+  kit_spares spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  uint64_t bytes = 100 * (uint64_t)MB;
+  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, 1, &bytes));
+  void *four = kit_room(4 * MB), *six = kit_room(6 * MB), *large = kit_room(60 * MB);
+  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, four, 4 * MB));
+  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, six, 6 * MB));
+  assert_false(kit_spares_keep(&spares, KIT_SPARE_ROOM, large, 60 * MB));
+  assert_ptr_equal(kit_spares_take(&spares, KIT_SPARE_ROOM, 2 * MB, &bytes), six); /* the largest */
+  assert_int_equal(bytes, 6 * MB);
+  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, 3 * MB, &bytes)); /* 4 are no multiple */
+  bytes = 3 * MB;
+  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, MB, &bytes));
+  assert_true(kit_spares_keep(&spares, KIT_SPARE_ROOM, large, 60 * MB));
+  assert_false(kit_spares_keep(&spares, KIT_SPARE_ROOM, six, 6 * MB));
+  assert_int_equal(kit_spares_drop(&spares), KIT_SPARE_BYTES);
+  assert_int_equal(kit_spares_drop(&spares), 0);
+  void *buffer = NULL;
+  assert_int_equal(kit_buffer_alloc(0, MB, &buffer, NULL), 0);
+  assert_true(kit_spares_keep(&spares, KIT_SPARE_BUFFER, buffer, bytes = MB));
+  assert_null(kit_spares_take(&spares, KIT_SPARE_ROOM, MB, &bytes));
+  assert_ptr_equal(kit_spares_take(&spares, KIT_SPARE_BUFFER, MB, &bytes), buffer);
+  assert_true(kit_spares_keep(&spares, KIT_SPARE_BUFFER, buffer, MB));
+  assert_int_equal(kit_spares_drop(&spares), MB);
+  free(six);
+}
+
+/* y of `rows` rows in a session of its own. */
+static int32_t run_wide(bench *b, int32_t rows, float *y) {
+  static float x[LONGEST * WIDE];
+  for (int32_t i = 0; i < rows * WIDE; i++) x[i] = cell(1, i / WIDE, i % WIDE);
+  accel_plugin_view in[2] = {toy_view(ACCEL_PLUGIN_I32, &rows, 1, 1, 0), toy_view(ACCEL_PLUGIN_F32, x, 2, rows, WIDE)},
+                    out[2] = {{.size = sizeof out[0], .host = y, .capacity = sizeof x}, {.size = sizeof out[0]}};
+  accel_plugin_run run = {.size = sizeof run, .host = &b->host.host, .sequence = (int32_t[]){1}, .n_sequence = 1};
+  accel_plugin_session *s;
+  assert_int_equal(kit_session_new(b->e, &s, &b->error), 0);
+  const int32_t rc = kit_handler(b->e, s, &run, in, 2, out, 2, &b->error);
+  kit_session_free(s);
+  return rc;
+}
+
+/* Pages that sessions have left serve the next ones, alone and beside new ones, and are given up where a limit asks. */
+static void sessions_leave_pages(void **state) {
+  (void)state;
+  static float right[LONGEST * WIDE], y[LONGEST * WIDE];
+  bench b;
+  open_bench(&b, &toy, kv_program_of(WIDE), 2, 0);
+  assert_int_equal(run_wide(&b, LONGEST, right), 0);
+  assert_int_equal(kit_trim(b.e, NULL, NULL), 0);
+  const kit_endpoint_state *e = kit_endpoint_state_of(b.e);
+  for (int i = 0; i < 3; i++) { /* rows see the same whatever follows them */
+    const int32_t rows = (int32_t[]){300, 300, LONGEST}[i];
+    assert_int_equal(run_wide(&b, rows, y), 0);
+    assert_memory_equal(y, right, (size_t)rows * WIDE * sizeof *y);
+    assert_int_equal(e->spares->bytes, (uint64_t)(rows + KIT_PAGE_ROWS - 1) / KIT_PAGE_ROWS * 2 * MB);
+  }
+  uint64_t released = 0;
+  ((kit_endpoint_state *)e)->limit = e->weights + atomic_load(e->taken) + MB;
+  assert_int_equal(run_wide(&b, 200, y), 0); /* one page, for which the spares are too large: beside them it passes it */
+  assert_memory_equal(y, right, 200 * WIDE * sizeof *y);
+  assert_int_equal(e->spares->bytes, 2 * MB); /* that page */
+  assert_int_equal(kit_trim(b.e, &released, NULL), 0);
+  assert_true(released >= 2 * MB);
+  assert_int_equal(atomic_load(e->taken), 0);
+  close_bench(&b);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(append_in_parts), cmocka_unit_test(failures_leave_no_trace),
-                                     cmocka_unit_test(truncate_and_copy), cmocka_unit_test(export_and_import),
-                                     cmocka_unit_test(vectors_carry_over)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(append_in_parts),     cmocka_unit_test(failures_leave_no_trace),
+                                     cmocka_unit_test(truncate_and_copy),   cmocka_unit_test(export_and_import),
+                                     cmocka_unit_test(vectors_carry_over),  cmocka_unit_test(spare_rooms),
+                                     cmocka_unit_test(sessions_leave_pages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
