@@ -104,7 +104,7 @@ void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *fl
 /* ---- session.c ---- */
 
 /* Memory of pages between one session that gave it back and the next: a system that has to make memory anew clears it first
- * (4 to 10 % of a prompt's time on a virtual machine, docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as
+ * (2 to 9 % of a prompt's time on a virtual machine, docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as
  * taken.  A room is of kit_room, a buffer of kit_buffer_alloc. */
 enum { KIT_SPARE_BYTES = 64 << 20 };
 typedef enum kit_spare_kind { KIT_SPARE_ROOM, KIT_SPARE_BUFFER } kit_spare_kind;
