@@ -348,8 +348,8 @@ static bool takes_codes(const job *j, const cpu_attention *a) {
 
 /* Of bf16; over the keys of sessions where decoding does so, too: a prompt gives the same at once and token by token. */
 static bool takes_bf16(const job *j, const cpu_attention *a) {
-  const bool kept = a->kv == ACCEL_PLUGIN_BF16 && cpu_decodes_bf16(a->dk, a->dv);
-  return j->s->bf16 && j->s->kernels.attention_bf16 && (!j->state || kept) && !a->relative_row;
+  const cpu_kernels *k = &j->s->kernels;
+  return j->s->bf16 && k->attention_bf16 && (!j->state || cpu_decodes_bf16(k, a)) && !a->relative_row;
 }
 
 static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {

@@ -27,9 +27,9 @@ void *kit_room(uint64_t bytes) {
 
 /* Large buffers are mappings of their own: what is never written takes no memory, and what is freed goes back at once.  From
  * the heap, pages of a cache that are freed half full leave what they had written behind.  Their size lies before them. */
-enum { OWN_MAPPING = 256 << 10, HEAD = KIT_ALIGN };
+enum { HEAD = KIT_ALIGN };
 
-static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= OWN_MAPPING; } /* they watch the heap */
+static bool own_mapping(uint64_t all) { return !ACCEL_SANITIZER && all >= KIT_OWN_MAPPING; } /* they watch the heap */
 
 int32_t kit_buffer_alloc(uint32_t device, uint64_t n, void **out, accel_plugin_error *error) {
   const uint64_t all = n + HEAD;

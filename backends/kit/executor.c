@@ -634,9 +634,8 @@ int32_t kit_trim(accel_plugin_endpoint *e, uint64_t *released, accel_plugin_erro
   e->idle = NULL;
   e->n_idle = 0;
   pthread_mutex_unlock(&e->lock);
-  const uint64_t spare = kit_spares_drop(&e->spares);
-  uint64_t bytes = spare;
-  atomic_fetch_sub(&e->taken, spare);
+  uint64_t bytes = kit_spares_drop(&e->spares);
+  atomic_fetch_sub(&e->taken, bytes);
   for (instance *next; list; list = next) {
     next = list->next;
     bytes += list->capacity;

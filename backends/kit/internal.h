@@ -106,7 +106,7 @@ void kit_cost(const kit_launch *launch, const uint64_t *weight_bytes, double *fl
 /* Memory of pages between one session that gave it back and the next: a system that has to make memory anew clears it first
  * (2 to 9 % of a prompt's time on a virtual machine, docs/performance.md).  At most KIT_SPARE_BYTES; they stay counted as
  * taken.  A room is of kit_room, a buffer of kit_buffer_alloc. */
-enum { KIT_SPARE_BYTES = 64 << 20 };
+enum { KIT_SPARE_BYTES = 64 << 20, KIT_OWN_MAPPING = 256 << 10 /* buffers from here on are mappings */ };
 typedef enum kit_spare_kind { KIT_SPARE_ROOM, KIT_SPARE_BUFFER } kit_spare_kind;
 typedef struct kit_spares {
   pthread_mutex_t lock;

@@ -13,10 +13,7 @@
 #include "formats/fp16.h"
 #include "kit/internal.h"
 
-enum {
-  BLOCK_BYTES = 2 << 20,  /* pages of less in all are not worth a block */
-  SPARE_LEAST = 256 << 10 /* what is smaller stays in the heap anyway */
-};
+enum { BLOCK_BYTES = 2 << 20 }; /* pages of less in all are not worth a block */
 
 /* Host memory of several pages at once, in huge pages: what is read row by row at every step comes faster from them. */
 typedef struct block {
@@ -128,8 +125,10 @@ static int32_t take(const kit_endpoint_state *e, uint64_t bytes, accel_plugin_er
                   (unsigned long long)e->limit);
 }
 
-/* Whether the page's own memory goes to the next session. */
-static bool is_spared(const kit_endpoint_state *e, const page *p) { return !e->backend->alloc && p->bytes >= SPARE_LEAST; }
+/* Whether the page's own memory goes to the next session: what is smaller stays in the heap anyway. */
+static bool is_spared(const kit_endpoint_state *e, const page *p) {
+  return !e->backend->alloc && p->bytes >= KIT_OWN_MAPPING;
+}
 
 static int32_t page_new(const kit_endpoint_state *e, const accel_plugin_state *s, page **out, accel_plugin_error *error) {
   page *p = calloc(1, sizeof *p);

@@ -64,8 +64,7 @@ static void run_unit(const work *k, int64_t layer, int64_t head, int64_t range) 
                      .right = 0,
                      .shift = s->keys - 1};
   a.part = k->parts + (range * s->heads + head) * s->group * (2 + s->dim);
-  const bool bf16 = s->kv == ACCEL_PLUGIN_BF16 && k->kernels->decode_bf16 && cpu_decodes_bf16(s->dim, s->dim);
-  (bf16 ? k->kernels->decode_bf16 : k->kernels->decode)(&a, 0, s->group);
+  (cpu_decodes_bf16(k->kernels, &a) ? k->kernels->decode_bf16 : k->kernels->decode)(&a, 0, s->group);
 }
 
 static void attend(const void *arg, int thread, int threads) {

@@ -8,8 +8,8 @@
 
 enum { D = 4 }; /* one head of four columns */
 
-/* lengths[B], x[T,4] -> y[T,4] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of it (for
- * failures after the append). */
+/* lengths[B], x[T,columns] -> y[T,columns] = attention(x, x, x), causal, over all that a sequence has seen; then c = log of
+ * it (for failures after the append). */
 static accel__program *kv_program_of(int32_t columns) {
   accel__program *p = accel__program_new("kv");
   accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1),

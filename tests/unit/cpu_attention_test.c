@@ -414,7 +414,7 @@ static void test_decode_bf16(void **state) {
                          ACCEL_PLUGIN_BF16, pick(0, 1), kind);
       if (heads) t.a.step = 0;
       t.bf16 = true;
-      assert_true(cpu_decodes_bf16(t.a.dk, t.a.dv));
+      assert_true(cpu_decodes_bf16(&kernels, &t.a));
       kernels.attention_bf16(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
       float *other = guard((t.rows - 1) * t.a.ldy + t.a.dv);
       apart += moved(&t, other, decode_bf16);

@@ -202,8 +202,6 @@ static float largest_score(const float *s, int64_t low, int64_t high) {
 
 /* ---- softmax ---- */
 
-#define LOG2_E 1.44269504f
-
 /* What a row has seen so far. */
 typedef struct seen {
   float top, sum; /* largest score, or a little above, and sum of exponentials beside it */

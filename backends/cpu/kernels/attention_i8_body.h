@@ -210,9 +210,8 @@ V_INLINE vf weight_of(vf x) {
 
 /* Scores s[n] times `factor` to weights beside `top`; answers the sum of these before they were rounded. */
 static float weigh(const float *s, int64_t n, float factor, float top, uint8_t *code) {
-  const float bits = 1.44269504f; /* log2 e */
-  const float most = top * (factor * bits);
-  const vf scale = v_set(factor * bits), shift = v_set(most * 0.0f - most); /* NaN when it is too large */
+  const float most = top * (factor * LOG2_E);
+  const vf scale = v_set(factor * LOG2_E), shift = v_set(most * 0.0f - most); /* NaN when it is too large */
   vf sum[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
   int64_t j = 0;
   for (; j + 4 * V <= n; j += 4 * V) {

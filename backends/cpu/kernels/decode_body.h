@@ -237,7 +237,7 @@ V_INLINE void decode(const int kv, int64_t rows, const cpu_attention *a, int64_t
   int64_t low, high;
   span_of(a, i, &low, &high);
 #ifdef V_PAIRS
-  const bool pairs = kv == PAIRS_KV && (MICRO_PER == 2 || takes_pairs(a));
+  const bool pairs = kv == PAIRS_KV && (MICRO_PER == 2 || cpu_takes_pairs(a, V));
   int16_t codes[DECODE_ROWS * DECODE_DIM] __attribute__((aligned(64)));
   float unit[DECODE_ROWS];
   if (pairs) code_rows(a, q, rows, codes, unit);

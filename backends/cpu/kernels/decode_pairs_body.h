@@ -9,10 +9,6 @@
  *
  * bf16: q and the weights are rounded as attention_bf16 rounds them, for the same results but for the order of sums. */
 
-static bool takes_pairs(const cpu_attention *a) {
-  return a->dk % (2 * V) == 0 && a->dv % (2 * V) == 0 && a->dk <= DECODE_DIM;
-}
-
 #if MICRO_PER == 2
 enum { PAIRS_KV = ACCEL_PLUGIN_BF16 };
 typedef vf pair_sums;

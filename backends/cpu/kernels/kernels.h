@@ -201,10 +201,13 @@ typedef void cpu_attention_fn(const cpu_attention *a, int64_t row, int64_t row_e
 typedef cpu_attention_fn cpu_attention_bf16_fn;
 /* The same for few rows, without probs and disentangled terms: keys and values are streamed, no workspace. */
 typedef void cpu_decode_fn(const cpu_attention *a, int64_t row, int64_t row_end);
-/* The same over keys and values of bf16, of the dims below, with all factors rounded to bf16, denormals to zero. */
+/* The same of what cpu_decodes_bf16 says, with all factors rounded to bf16, denormals to zero. */
 typedef cpu_decode_fn cpu_decode_bf16_fn;
 enum { CPU_DECODE_DIM = 512 };
-static inline int cpu_decodes_bf16(int64_t dk, int64_t dv) { return dk % 32 == 0 && dv % 32 == 0 && dk <= CPU_DECODE_DIM; }
+/* Dims that are multiplied as pairs of 16 bits by vectors of `vector` floats. */
+static inline int cpu_takes_pairs(const cpu_attention *a, int64_t vector) {
+  return a->dk % (2 * vector) == 0 && a->dv % (2 * vector) == 0 && a->dk <= CPU_DECODE_DIM;
+}
 
 static inline int64_t cpu_kv_bytes(int32_t kv) { return kv == ACCEL_PLUGIN_F32 ? 4 : kv == ACCEL_PLUGIN_I8 ? 1 : 2; }
 static inline const char *cpu_key_at(const cpu_attention *a, int64_t j) {
@@ -374,6 +377,10 @@ typedef struct cpu_kernels {
   cpu_to_int_fn *to_int;
   cpu_to_float_fn *to_float;
 } cpu_kernels;
+
+static inline int cpu_decodes_bf16(const cpu_kernels *k, const cpu_attention *a) {
+  return k->decode_bf16 && a->kv == ACCEL_PLUGIN_BF16 && cpu_takes_pairs(a, k->vector);
+}
 
 /* isa.c.  What the machine and its system run, newest first; the last is always CPU_ISA_SCALAR. */
 int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]);

@@ -4,10 +4,12 @@
  * sigmoid, silu, gelu_tanh and gelu_quick 4 ulp or 1e-7; gelu 1e-7 absolute times max(1, |x|), or 5e-6 where an includer
  * sets V_GELU to v_gelu_brief.  NaN gives NaN; infinities give the limits. */
 
+#define LOG2_E 1.44269504f
+
 /* exp(x) for x in [-104, 89], where it is a number; below 0, above infinity. */
 V_INLINE vf v_exp(vf x) {
   x = v_max(v_set(-104.0f), v_min(v_set(89.0f), x));
-  vf n = v_rint(v_mul(x, v_set(1.44269504f)));
+  vf n = v_rint(v_mul(x, v_set(LOG2_E)));
   vf r = v_fnma(n, v_set(0.693145752f), x); /* ln 2 in two parts, the first exact times any n here */
   r = v_fnma(n, v_set(1.42860677e-6f), r);
   vf p = v_set(1.3814613e-3f);
@@ -23,7 +25,7 @@ V_INLINE vf v_exp(vf x) {
 V_INLINE vf v_exp_negative(vf x) {
   vf low = v_set(-87.3f);
   vf c = v_max(low, x);
-  vf m = v_fma(c, v_set(1.44269504f), v_set(V_MAGIC)), n = v_sub(m, v_set(V_MAGIC));
+  vf m = v_fma(c, v_set(LOG2_E), v_set(V_MAGIC)), n = v_sub(m, v_set(V_MAGIC));
   vf r = v_fnma(n, v_set(0.693145752f), c);
   r = v_fnma(n, v_set(1.42860677e-6f), r);
   vf p = v_set(1.3814613e-3f);
