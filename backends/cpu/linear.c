@@ -84,6 +84,9 @@ static void split(job *j, int64_t tile_rows, int64_t tall, const kit_launch *l) 
 
 static const cpu_linear *linear_at(const cpu_self *s, const kit_launch *l) { return &s->linear[s->linear_of[l->index]]; }
 static const cpu_linear_kernel *kernel_of(const cpu_self *s, const cpu_linear *w) { return &s->kernels.linear[w->form]; }
+static cpu_x x_of(const cpu_self *s, const cpu_linear *w) {
+  return cpu_x_beside(kernel_of(s, w)->x, w->k, w->format.group_k);
+}
 
 /* Floats as they are, further apart. */
 static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
@@ -96,13 +99,13 @@ static void copy_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, void
 /* What makes the rows that the kernel reads of rows ldx floats apart; NULL: it reads those.  Crowded ones are copied. */
 static cpu_convert_fn *convert_of(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
   const cpu_linear_kernel *kernel = kernel_of(s, w);
-  if (kernel->x != CPU_X_F32) return s->kernels.convert[kernel->x];
+  if (kernel->x != CPU_X_F32) return s->kernels.convert[x_of(s, w)];
   return kernel->rows > CPU_WAYS && rows > CPU_WAYS && cpu_crowded(ldx * (int64_t)sizeof(float)) ? copy_rows : NULL;
 }
 
 /* Of rows of x as the kernel reads them: converted rows, then a scale and a zero for each that has none in it. */
 static uint64_t x_bytes(const cpu_self *s, const cpu_linear *w, int64_t rows, int64_t ldx) {
-  const cpu_x x = kernel_of(s, w)->x;
+  const cpu_x x = x_of(s, w);
   const uint64_t row = (uint64_t)(cpu_x_row(x, w->k) * cpu_x_bytes(x)) + 2 * sizeof(float);
   return convert_of(s, w, rows, ldx) ? ((uint64_t)rows * row + 63) / 64 * 64 : 0;
 }
@@ -139,7 +142,8 @@ static void convert(job *j, const kit_launch *l, void *room) {
 bool cpu_linear_joins(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
                       const accel_plugin_node *other) {
   const int32_t a = s->linear_of[first - p->node], b = s->linear_of[other - p->node];
-  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form && s->linear[a].k == s->linear[b].k;
+  return a >= 0 && b >= 0 && s->linear[a].form == s->linear[b].form && s->linear[a].k == s->linear[b].k &&
+         x_of(s, &s->linear[a]) == x_of(s, &s->linear[b]);
 }
 
 bool cpu_linear_follows(const cpu_self *s, const accel_plugin_program *p, const accel_plugin_node *first,
@@ -213,7 +217,7 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
   j->from = j->g[0].x;
   j->from_ld = j->g[0].ldx;
   j->convert = convert_of(s, first, j->rows, j->from_ld);
-  j->x = kernel->x;
+  j->x = x_of(s, first);
   if (j->convert) convert(j, l, room);
   split(j, kernel->rows, widens(s, first) ? WIDENED_ROWS : 4 * kernel->rows, l);
   cpu_parallel(l, j->row_blocks * j->panel_groups, task, j);
@@ -221,7 +225,7 @@ static void multiply(job *j, const cpu_self *s, const cpu_linear *first, const k
 
 /* ---- two linears, the second over the result of the first ---- */
 
-enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 64, STRIP_ROWS = 224, BLOCKS_EACH = 4, STRIP = 128 };
+enum { BETWEEN_BYTES = 512 << 10, LEAST_ROWS = 56, MOST_ROWS = 64, STRIP_ROWS = 224, BLOCKS_EACH = 4, STRIP = 256 };
 
 typedef struct chain {
   cpu_gemm g[2];
@@ -240,7 +244,7 @@ typedef struct chain {
 static bool chained(const kit_launch *l) { return l->n_joined == 1 && l->joined[0].in[0].id == l->out[0].id; }
 
 /* Whether the second reads x by blocks: then a strip of columns of the first is enough to convert. */
-static bool by_strips(const cpu_self *s, const cpu_linear *next) { return cpu_x_blocked(kernel_of(s, next)->x); }
+static bool by_strips(const cpu_self *s, const cpu_linear *next) { return cpu_x_blocked(x_of(s, next)); }
 
 /* Floats from a row to the next of what is between. */
 static int64_t between_ld(const cpu_linear *first) { return cpu_x_row(CPU_X_F32, first->n); }
@@ -363,7 +367,7 @@ static void launch_chain(const cpu_self *s, const kit_launch *l) {
     const cpu_linear *w = linear_at(s, one);
     c.g[m] = gemm_of(w, one);
     c.run[m] = kernel_of(s, w)->run;
-    c.x[m] = kernel_of(s, w)->x;
+    c.x[m] = x_of(s, w);
     c.convert[m] = convert_of(s, w, most, m ? c.between_ld : ldx);
     c.panels[m] = w->panels;
   }
@@ -412,8 +416,8 @@ double cpu_linear_limit(const cpu_self *s, const kit_launch *l) {
     r.g.ldx = ldx;
     cpu_convert_fn *make = convert_of(s, w, rows, ldx);
     if (make) {
-      read_from(&r.g, kernel->x, rows, room);
-      cpu_convert_rows(make, kernel->x, x, ldx, rows, w->k, room, (float *)r.g.x_scale, (float *)r.g.x_zero);
+      read_from(&r.g, x_of(s, w), rows, room);
+      cpu_convert_rows(make, x_of(s, w), x, ldx, rows, w->k, room, (float *)r.g.x_scale, (float *)r.g.x_zero);
     }
     const int64_t key[CPU_LIMIT_KEY] = {ACCEL_PLUGIN_OP_LINEAR, w->form, w->glu, r.g.act, rows, w->k, r.panels};
     us = cpu_limit(s->limits, l, key, repeat, &r) * (double)w->panels / (double)(r.panels * cpu_workers(l));

@@ -21,6 +21,7 @@ typedef struct job {
   char *rows;                     /* such rows */
   const cpu_experts *e;           /* at hand */
   const cpu_linear_kernel *kernel;
+  cpu_x x; /* what it reads */
   const float *from;
   bool by_token; /* from: rows of tokens, else of places */
   int64_t from_ld, row_bytes, parts;
@@ -37,11 +38,10 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   for (int64_t i = cpu_share(j->pairs, index, j->tasks); i < cpu_share(j->pairs, index + 1, j->tasks); i++) {
     const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : i) * j->from_ld;
     char *to = j->rows + i * j->row_bytes;
-    if (j->kernel->x == CPU_X_F32)
+    if (j->x == CPU_X_F32)
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
     else
-      cpu_convert_rows(j->kernels->convert[j->kernel->x], j->kernel->x, x, j->from_ld, 1, j->e->k, to, j->scale + i,
-                       j->zero + i);
+      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + i, j->zero + i);
   }
 }
 
@@ -56,9 +56,9 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
-                .ldx = j->row_bytes / cpu_x_bytes(j->kernel->x),
-                .x_scale = cpu_x_blocked(j->kernel->x) ? NULL : j->scale + first,
-                .x_zero = cpu_x_blocked(j->kernel->x) ? NULL : j->zero + first,
+                .ldx = j->row_bytes / cpu_x_bytes(j->x),
+                .x_scale = cpu_x_blocked(j->x) ? NULL : j->scale + first,
+                .x_zero = cpu_x_blocked(j->x) ? NULL : j->zero + first,
                 .w = e->packed + (uint64_t)(expert * e->panels) * e->panel_bytes,
                 .panel_bytes = (int64_t)e->panel_bytes,
                 .group = e->format.group_k,
@@ -85,12 +85,13 @@ static void run_products(job *j) {
 static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld, bool by_token, float *to) {
   j->e = e;
   j->kernel = &j->kernels->linear[e->form];
+  j->x = cpu_x_beside(j->kernel->x, e->k, e->format.group_k);
   j->from = from;
   j->from_ld = from_ld;
   j->by_token = by_token;
   j->to = to;
-  j->row_bytes = cpu_x_row(j->kernel->x, e->k) * cpu_x_bytes(j->kernel->x);
-  if (!by_token && j->kernel->x == CPU_X_F32) { /* already in order */
+  j->row_bytes = cpu_x_row(j->x, e->k) * cpu_x_bytes(j->x);
+  if (!by_token && j->x == CPU_X_F32) { /* already in order */
     char *rows = j->rows;
     j->rows = (char *)from;
     j->row_bytes = from_ld * (int64_t)sizeof(float);

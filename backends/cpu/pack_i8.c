@@ -14,10 +14,12 @@ enum { I8_STEP = 16 };
 static int64_t padded(int64_t k) { return (k + I8_STEP - 1) / I8_STEP * I8_STEP; }
 
 bool cpu_i8_takes(const accel_plugin_format *f) {
-  return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % (2 * CPU_X_STEP) == 0; /* the longest block */
+  return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % cpu_x_block(CPU_X_U8B) == 0;
 }
 
-static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_x_block(p->kernels->linear[CPU_FORM_I8].x); }
+static int64_t block_of(const cpu_panel *p) {
+  return p->block ? p->block : cpu_x_block(cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k));
+}
 
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {
   const int64_t block = block_of(p), whole = p->k / block, rest = p->k % block, head = 2 * (int64_t)sizeof(float);

@@ -6,8 +6,9 @@
 #include "core/text.h"
 
 /* Elements of a row that share a scale; rows shorter than LEAST_FP8 and LEAST_GROUPED, and tables of LEAST_TABLE embeddings
- * or fewer, are kept in wider formats.  docs/decisions.md has the measurements. */
-enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256, LEAST_TABLE = 64 };
+ * or fewer, are kept in wider formats, and rows of LONG elements have groups of twice as many bytes.  docs/decisions.md has
+ * the measurements. */
+enum { GROUP = 32, NV_GROUP = 16, BYTE_GROUP = 128, LEAST_FP8 = 64, LEAST_GROUPED = 256, LONG = 512, LEAST_TABLE = 64 };
 
 #define PLAIN_FORMAT(dtype) \
   { ACCEL_PLUGIN_##dtype, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0 }
@@ -146,12 +147,14 @@ static accel_plugin_format weight_format(const accel_plugin_weight *w, const pre
   static const accel_plugin_format half = PLAIN_FORMAT(F16), byte = ROW_FORMAT(I8);
   if (w->rank < 2) return table[0].linear;
   const bool head = role & ROLE_HEAD && w->use == ACCEL_PLUGIN_USE_LINEAR;
-  const accel_plugin_format format = head ? row->head : format_of(row, w->use);
+  accel_plugin_format format = head ? row->head : format_of(row, w->use);
   if (role & ROLE_TRANSPOSED && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
   if (w->use == ACCEL_PLUGIN_USE_EMBEDDING && w->dim[0] <= LEAST_TABLE && format.scale != ACCEL_PLUGIN_NO_DTYPE) return half;
   const int64_t k = w->dim[w->rank - 1];
   if (format.store == ACCEL_PLUGIN_E4M3 && k < LEAST_FP8) return half;
-  return format.group_k && k < LEAST_GROUPED ? byte : format;
+  if (format.group_k && k < LEAST_GROUPED) return byte;
+  if (format.group_k == BYTE_GROUP && k >= LONG) format.group_k = 2 * BYTE_GROUP;
+  return format;
 }
 
 accel_status accel__precision_for(const accel_plugin_program *program, const char *name, const char *const *keep_fp32,

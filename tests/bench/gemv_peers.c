@@ -87,6 +87,7 @@ static void fill(uint8_t dtype, uint8_t *to, uint64_t bytes) {
 typedef struct weights {
   const struct weight_format *f;
   const cpu_linear_kernel *kernel;
+  cpu_x x; /* what it reads */
   cpu_convert_fn *convert;
   int64_t n, k, panels, panel_bytes, copies;
   char *packed; /* [copies][panels][panel_bytes] */
@@ -98,7 +99,8 @@ static bool weights_make(weights *w, const cpu_kernels *kernels, const struct we
   panel.cols = kernels->linear[panel.form].cols;
   *w =
       (weights){.f = f, .kernel = &kernels->linear[panel.form], .n = n, .k = k, .panels = (n + panel.cols - 1) / panel.cols};
-  w->convert = kernels->convert[w->kernel->x];
+  w->x = cpu_x_beside(w->kernel->x, k, f->format.group_k);
+  w->convert = kernels->convert[w->x];
   w->panel_bytes = (int64_t)cpu_panel_bytes(&panel);
   const int64_t one = w->panels * w->panel_bytes;
   w->copies = ((int64_t)MEGABYTES << 20) / one + 1;
@@ -146,7 +148,7 @@ static double weights_time(const weights *w, accel__pool *pool, const float *x, 
   accel__pool_enter(pool, 0, &turn);
   double start = now();
   for (int64_t c = 0; c < w->copies; c++) {
-    if (w->convert) cpu_convert_rows(w->convert, w->kernel->x, x, w->k, 1, w->k, room, &scale, &zero);
+    if (w->convert) cpu_convert_rows(w->convert, w->x, x, w->k, 1, w->k, room, &scale, &zero);
     p.g = (cpu_gemm){.n = w->n,
                      .k = w->k,
                      .x = w->convert ? room : x,
@@ -178,7 +180,7 @@ static double weights_cached(const weights *w, const float *x, void *room, float
   int64_t panels = L2_BYTES / w->panel_bytes, n = 0;
   if (panels > w->panels) panels = w->panels;
   if (panels < 1) panels = 1;
-  if (w->convert) cpu_convert_rows(w->convert, w->kernel->x, x, w->k, 1, w->k, room, &scale, &zero);
+  if (w->convert) cpu_convert_rows(w->convert, w->x, x, w->k, 1, w->k, room, &scale, &zero);
   cpu_gemm g = {.n = w->n,
                 .k = w->k,
                 .x = w->convert ? room : x,

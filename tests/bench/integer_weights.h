@@ -17,7 +17,7 @@ typedef struct integer_format {
 } integer_format;
 
 static const integer_format integer_formats[] = {
-    {"int8", {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 1}},
+    {"int8", {ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 256, 1}},
     {"int4", {ACCEL_PLUGIN_I4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
     {"uint4", {ACCEL_PLUGIN_U4, ACCEL_PLUGIN_F16, ACCEL_PLUGIN_U8, ACCEL_PLUGIN_NO_DTYPE, 64, 1}},
     {"mx", {ACCEL_PLUGIN_E2M1, ACCEL_PLUGIN_E8M0, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 32, 1}},
@@ -27,6 +27,7 @@ enum { INTEGER_FORMATS = sizeof integer_formats / sizeof *integer_formats };
 
 typedef struct integer_weights {
   cpu_panel shape;
+  cpu_x x; /* what the kernel reads */
   int64_t n, panels, panel_bytes, copies;
   char *packed; /* [copies][panels][panel_bytes] */
 } integer_weights;
@@ -63,6 +64,7 @@ static bool integer_weights_make(integer_weights *w, const cpu_kernels *kernels,
   w->shape =
       (cpu_panel){.form = cpu_form_of(kernels, &format->format), .kernels = kernels, .format = &format->format, .k = k};
   w->shape.cols = kernels->linear[w->shape.form].cols;
+  w->x = cpu_x_beside(kernels->linear[w->shape.form].x, k, format->format.group_k);
   w->panels = (n + w->shape.cols - 1) / w->shape.cols;
   w->panel_bytes = (int64_t)cpu_panel_bytes(&w->shape);
   const int64_t one = w->panels * w->panel_bytes;

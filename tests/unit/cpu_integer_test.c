@@ -46,7 +46,7 @@ static void convert(const rows *r) {
   cpu_convert_rows(kernels.convert[r->to], r->to, r->x, r->ldx, r->m, r->k, r->code, r->scale, r->zero);
 }
 
-static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B; }
+static bool is_signed(cpu_x x) { return x == CPU_X_S8 || x == CPU_X_S8B || x == CPU_X_S8W; }
 static int code_of(const rows *r, int64_t i, int64_t j) {
   const uint8_t code = r->code[i * r->ld + j];
   return is_signed(r->to) ? (int8_t)code : code;
@@ -219,7 +219,7 @@ static linear make_linear(const accel_plugin_format *f, int64_t m, int64_t n, in
   t.shape = (cpu_panel){.form = cpu_form_of(&kernels, f), .kernels = &kernels, .k = k};
   assert_true(t.shape.form == CPU_FORM_I8 || t.shape.form == CPU_FORM_I4);
   t.shape.cols = kernel_of(&t)->cols;
-  t.x = make_rows(kernel_of(&t)->x, m, k);
+  t.x = make_rows(cpu_x_beside(kernel_of(&t)->x, k, f->group_k), m, k);
   return t;
 }
 
@@ -271,8 +271,7 @@ static double product(const linear *t, const weights *w, int64_t i, int64_t j, d
 
 /* Sums in fp32 that make an element: of blocks of x, or of groups of weights. */
 static int64_t additions(const linear *t) {
-  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(kernel_of(t)->x, t->x.k)
-                                            : accel_groups(t->x.k, t->format.group_k);
+  return t->format.store == ACCEL_PLUGIN_I8 ? cpu_x_blocks(t->x.to, t->x.k) : accel_groups(t->x.k, t->format.group_k);
 }
 
 static double activation(int act, double x) {
@@ -321,13 +320,14 @@ static void run_linear(const linear *t) {
 #define FORMAT(store, scale, zero, outer, group_k, group_n) \
   { ACCEL_PLUGIN_##store, ACCEL_PLUGIN_##scale, ACCEL_PLUGIN_##zero, ACCEL_PLUGIN_##outer, group_k, group_n }
 static const accel_plugin_format formats[] = {
-    FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),     FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
-    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),     FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 128, 1),
-    FORMAT(I8, BF16, NO_DTYPE, F32, 256, 3),       FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 64, 1),
-    FORMAT(I4, BF16, NO_DTYPE, F32, 0, 1),         FORMAT(I4, F32, NO_DTYPE, NO_DTYPE, 24, 3),
-    FORMAT(U4, F16, U8, NO_DTYPE, 128, 1),         FORMAT(U4, F16, U8, NO_DTYPE, 384, 1),
-    FORMAT(U4, F16, U8, NO_DTYPE, 8, 1),           FORMAT(U4, F32, NO_DTYPE, NO_DTYPE, 32, 0),
-    FORMAT(E2M1, E8M0, NO_DTYPE, NO_DTYPE, 32, 1), FORMAT(E2M1, E4M3, NO_DTYPE, F32, 16, 1),
+    FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 0, 1),  FORMAT(I8, BF16, NO_DTYPE, F32, 0, 0),
+    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 0, 5),  FORMAT(I8, F32, NO_DTYPE, NO_DTYPE, 128, 1),
+    FORMAT(I8, BF16, NO_DTYPE, F32, 256, 3),    FORMAT(I8, F16, NO_DTYPE, NO_DTYPE, 384, 1),
+    FORMAT(I4, F16, NO_DTYPE, NO_DTYPE, 64, 1), FORMAT(I4, BF16, NO_DTYPE, F32, 0, 1),
+    FORMAT(I4, F32, NO_DTYPE, NO_DTYPE, 24, 3), FORMAT(U4, F16, U8, NO_DTYPE, 128, 1),
+    FORMAT(U4, F16, U8, NO_DTYPE, 384, 1),      FORMAT(U4, F16, U8, NO_DTYPE, 8, 1),
+    FORMAT(U4, F32, NO_DTYPE, NO_DTYPE, 32, 0), FORMAT(E2M1, E8M0, NO_DTYPE, NO_DTYPE, 32, 1),
+    FORMAT(E2M1, E4M3, NO_DTYPE, F32, 16, 1),
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
@@ -335,7 +335,7 @@ static void test_formats(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
     for (int i = 0; i < 60; i++) {
-      linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70), pick(1, 300));
+      linear t = make_linear(&formats[f], pick(1, 40), pick(1, 70), pick(0, 7) ? pick(1, 300) : pick(500, 900));
       t.act = (int[]){ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_NONE, ACCEL_PLUGIN_ACT_RELU, ACCEL_PLUGIN_ACT_GELU,
                       ACCEL_PLUGIN_ACT_SILU}[pick(0, 4)];
       t.glu = pick(0, 3) == 0;

@@ -149,18 +149,21 @@ void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void
     zero[i] -= 128.0f;
   }
 }
-void CONVERT_NAME(s8b)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
-                       float *zero) {
-  convert_blocks(CPU_X_S8B, 255, x, ldx, rows, k, y, ldy, scale, zero);
+V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
+                                    int64_t ldy, float *scale, float *zero) {
+  convert_blocks(to, 255, x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     float *at = (float *)(void *)((char *)zero + i * ldy);
-    make_signed((uint8_t *)y + i * ldy, k);
-    for (int64_t b = 0; b < cpu_x_blocks(CPU_X_S8B, k); b++) at[b] -= 128.0f;
+    make_signed(y + i * ldy, k);
+    for (int64_t b = 0; b < cpu_x_blocks(to, k); b++) at[b] -= 128.0f;
   }
 }
+CONVERT(s8b, convert_signed_blocks(CPU_X_S8B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(s8w, convert_signed_blocks(CPU_X_S8W, x, ldx, rows, k, y, ldy, scale, zero))
 #else
 CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8w, convert_blocks(CPU_X_U8W, 255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy, scale, zero))
 #endif
 

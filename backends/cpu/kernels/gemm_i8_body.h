@@ -1,5 +1,5 @@
 /* gemm_i8_body.h - linear over int8 weights (pack_i8.c), included by gemm_i8_<isa>.c.  DOT_X is the kernel's cpu_x, which is
- * blocked (cpu_x_blocked). */
+ * blocked (cpu_x_blocked); rows of x come as cpu_x_beside says. */
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
@@ -44,13 +44,14 @@ V_INLINE source source_of(const cpu_gemm *g, const place *p) {
                     .ldx = g->ldx,
                     .scale_row = w->scale_row * (int64_t)sizeof(float),
                     .zero = w->zero ? (const char *)w->zero - (const char *)w->scale : 0};
+  const cpu_x read = cpu_x_beside(DOT_X, g->k, g->group);
   x += p->row * g->ldx;
   return (source){.x = x,
                   .scale = (const char *)x + (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
-                  .block = cpu_x_block(DOT_X),
+                  .block = cpu_x_block(read),
                   .ldx = g->ldx,
                   .scale_row = g->ldx,
-                  .zero = cpu_x_blocks(DOT_X, g->k) * (int64_t)sizeof(float)};
+                  .zero = cpu_x_blocks(read, g->k) * (int64_t)sizeof(float)};
 }
 
 V_INLINE vf float_at(const char *p) { return v_set(*(const float *)(const void *)p); }

@@ -51,7 +51,9 @@ typedef enum cpu_x {
   CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
   CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
   CPU_X_S8B,  /* as S8, by blocks */
-  CPU_X_U7B,  /* codes 0..127: two products with int8 weights fit 16 bits */
+  CPU_X_U8W,  /* as U8B and S8B, by wide blocks: cpu_x_beside */
+  CPU_X_S8W,
+  CPU_X_U7B, /* codes 0..127: two products with int8 weights fit 16 bits */
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
@@ -59,8 +61,17 @@ static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CP
 
 /* k of one scale and zero of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only.
  * Codes of seven bits suffer most from them. */
-static inline bool cpu_x_blocked(cpu_x x) { return x == CPU_X_U8B || x == CPU_X_S8B || x == CPU_X_U7B; }
-static inline int64_t cpu_x_block(cpu_x x) { return x == CPU_X_U7B ? CPU_X_STEP / 2 : 2 * CPU_X_STEP; }
+static inline bool cpu_x_blocked(cpu_x x) { return x >= CPU_X_U8B && x <= CPU_X_U7B; }
+static inline int64_t cpu_x_block(cpu_x x) {
+  return x == CPU_X_U7B ? CPU_X_STEP / 2 : x == CPU_X_U8W || x == CPU_X_S8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP;
+}
+/* What a kernel that reads x reads rows of k elements as beside weights with a scale for `group` of them (0: one a column).
+ * Every block's end costs as much as a dozen k: long rows, where more blocks remain for errors to even out, have wide ones
+ * when no block straddles two scales. */
+static inline cpu_x cpu_x_beside(cpu_x x, int64_t k, uint32_t group) {
+  if (k < 8 * CPU_X_STEP || group % (4 * CPU_X_STEP)) return x;
+  return x == CPU_X_U8B ? CPU_X_U8W : x == CPU_X_S8B ? CPU_X_S8W : x;
+}
 static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) { return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0; }
 /* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12 lines in it: fewer than a
  * high register tile has rows.  One line more between them, and they do not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA
