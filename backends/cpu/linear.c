@@ -309,7 +309,8 @@ static void make_strips(const chain *c, const cpu_gemm *first, cpu_gemm *next, i
     if (g.residual) g.residual += col;
     c->run[0](&g, 0, rows, 0, c->panels[0] - p < panels ? c->panels[0] - p : panels);
     const int64_t block = col / cpu_x_block(c->x[1]);
-    c->convert[1](strip, STRIP, rows, g.n, (char *)room + col, next->ldx, scale + block, zero + block);
+    c->convert[1](strip, STRIP, rows, g.n, (char *)room + col, next->ldx, scale + block,
+                  zero + block * cpu_x_zeros(c->x[1]));
   }
 }
 

@@ -2,7 +2,8 @@
  * are left to fp32 (pack.c).
  *
  *   block by block of k (cpu_x_block, or cpu_windows.block):
- *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes
+ *     factor[cols], sum[cols]  fp32: scale, and sum of the block's codes; where x's blocks have parts (cpu_x_parted) instead
+ *                              of the latter [pairs of parts][cols][2] int16_t: less the sums of their codes
  *     codes [k/4][cols][4]     k rounded up to I8_STEP */
 #include <string.h>
 
@@ -17,13 +18,16 @@ bool cpu_i8_takes(const accel_plugin_format *f) {
   return f->zero == ACCEL_PLUGIN_NO_DTYPE && f->group_k % cpu_x_block(CPU_X_U8B) == 0;
 }
 
-static int64_t block_of(const cpu_panel *p) {
-  return p->block ? p->block : cpu_x_block(cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k));
-}
+static cpu_x x_of(const cpu_panel *p) { return cpu_x_beside(p->kernels->linear[CPU_FORM_I8].x, p->k, p->format->group_k); }
+static int64_t block_of(const cpu_panel *p) { return p->block ? p->block : cpu_x_block(x_of(p)); }
+static bool parted(const cpu_panel *p) { return !p->block && cpu_x_parted(x_of(p)); }
+/* Bytes before the codes of a block of k, and of all of it. */
+static uint64_t head_of(const cpu_panel *p, int64_t k) { return (uint64_t)(p->cols * cpu_i8_head(parted(p), k)); }
+static uint64_t bytes_of(const cpu_panel *p, int64_t k) { return head_of(p, k) + (uint64_t)(p->cols * padded(k)); }
 
 uint64_t cpu_i8_panel_bytes(const cpu_panel *p) {
-  const int64_t block = block_of(p), whole = p->k / block, rest = p->k % block, head = 2 * (int64_t)sizeof(float);
-  return (uint64_t)(p->cols * (whole * (head + padded(block)) + (rest ? head + padded(rest) : 0)));
+  const int64_t block = block_of(p), rest = p->k % block;
+  return (uint64_t)(p->k / block) * bytes_of(p, block) + (rest ? bytes_of(p, rest) : 0);
 }
 
 /* Of the weights of a column at k. */
@@ -46,19 +50,31 @@ static int64_t put_codes(const int8_t *row, int64_t k, int8_t *codes, int32_t co
   return sum;
 }
 
+/* Column c of a block of k, from k `at` on. */
+static void put_block(const cpu_panel *p, const cpu_column *column, int64_t at, int64_t k, int32_t c, char *block) {
+  const int8_t *row = (const int8_t *)column->from->view.data + column->row * p->k + at;
+  float *factor = (float *)(void *)block + c, *sum = factor + p->cols;
+  int16_t *less = (int16_t *)(void *)(block + sizeof(float) * (size_t)p->cols) + 2 * c;
+  int8_t *codes = (int8_t *)block + head_of(p, k) + 4 * c;
+  *factor = factor_of(column, at);
+  if (!parted(p)) {
+    *sum = (float)put_codes(row, k, codes, p->cols);
+    return;
+  }
+  for (int64_t j = 0, part = 0; j < k; j += CPU_X_PART, part++)
+    less[part / 2 * 2 * p->cols + part % 2] =
+        (int16_t)-put_codes(row + j, k - j < CPU_X_PART ? k - j : CPU_X_PART, codes + j * p->cols, p->cols);
+}
+
 void cpu_i8_panel_pack(const cpu_panel *p, const cpu_column *column, void *panel) {
   memset(panel, 0, cpu_i8_panel_bytes(p));
   for (int32_t c = 0; c < p->cols; c++) {
     char *block = panel;
     if (!column[c].from) continue;
-    const int8_t *row = (const int8_t *)column[c].from->view.data + column[c].row * p->k;
     for (int64_t at = 0; at < p->k; at += block_of(p)) {
       const int64_t k = p->k - at < block_of(p) ? p->k - at : block_of(p);
-      float *factor = (float *)(void *)block + c, *sum = factor + p->cols;
-      block += 2 * sizeof(float) * (size_t)p->cols;
-      *factor = factor_of(&column[c], at);
-      *sum = (float)put_codes(row + at, k, (int8_t *)block + 4 * c, p->cols);
-      block += p->cols * padded(k);
+      put_block(p, &column[c], at, k, c, block);
+      block += bytes_of(p, k);
     }
   }
 }
@@ -68,8 +84,8 @@ void cpu_i8_panel_row(const cpu_panel *p, const void *panel, int32_t col, float 
   for (int64_t at = 0; at < p->k; at += block_of(p)) {
     const int64_t k = p->k - at < block_of(p) ? p->k - at : block_of(p);
     const float factor = ((const float *)(const void *)block)[col];
-    const int8_t *codes = (const int8_t *)block + 2 * sizeof(float) * (size_t)p->cols + 4 * col;
+    const int8_t *codes = (const int8_t *)block + head_of(p, k) + 4 * col;
     for (int64_t j = 0; j < k; j++) y[at + j] = (float)codes[j / 4 * 4 * p->cols + j % 4] * factor;
-    block += 2 * sizeof(float) * (size_t)p->cols + (size_t)(p->cols * padded(k));
+    block += bytes_of(p, k);
   }
 }

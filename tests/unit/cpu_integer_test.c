@@ -53,36 +53,65 @@ static int code_of(const rows *r, int64_t i, int64_t j) {
 }
 
 /* What element j of row i was converted with. */
+static const void *scales_of(const rows *r, int64_t i) { return r->code + i * r->ld + padded(r->k); }
 static float scale_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->scale[i];
-  return ((const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[j / cpu_x_block(r->to)];
+  const int64_t block = cpu_x_block(r->to);
+  const float *scale = scales_of(r, i);
+  const int16_t *steps = (const int16_t *)(const void *)(scale + cpu_x_blocks(r->to, r->k));
+  if (!cpu_x_parted(r->to)) return scale[j / block];
+  return scale[j / block] * steps[j / block * (block / CPU_X_PART) * 2 + j % block / CPU_X_PART];
 }
 static float zero_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->zero[i];
-  return (
-      (const float *)(const void *)(r->code + i * r->ld + padded(r->k)))[cpu_x_blocks(r->to, r->k) + j / cpu_x_block(r->to)];
+  const int64_t block = cpu_x_block(r->to), parts = block / CPU_X_PART;
+  const float *zero = (const float *)scales_of(r, i) + cpu_x_blocks(r->to, r->k);
+  if (!cpu_x_parted(r->to)) return zero[j / block];
+  const int16_t *steps = (const int16_t *)(const void *)zero + j / block * parts * 2 + j % block / CPU_X_PART;
+  return steps[0] ? (float)steps[parts] / steps[0] : 0;
 }
 
-/* Elements [first, end) of row i, which share a scale. */
-static void check_block(const rows *r, int64_t i, int64_t first, int64_t end) {
-  const int least = is_signed(r->to) ? -128 : 0, most = is_signed(r->to) || r->to == CPU_X_U7B ? 127 : 255;
-  const float scale = scale_of(r, i, first), zero = zero_of(r, i, first);
+/* The equal steps that elements [first, end) of row i take at least. */
+static double step_of(const rows *r, int64_t i, int64_t first, int64_t end) {
+  const int most = r->to == CPU_X_U7B || r->to == CPU_X_U7W ? 127 : 255;
   double low = 0, high = 0;
   for (int64_t j = first; j < end; j++) low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
-  const double step = fmax((high - low) / (most - least), 0x1p-126);
-  check("scale", scale, step, 1e-6 * step);
+  return fmax((high - low) / most, 0x1p-126);
+}
+
+/* Elements [first, end) of row i, which share a scale; with parts up to `unit` larger than needed. */
+static void check_block(const rows *r, int64_t i, int64_t first, int64_t end, double unit) {
+  const int least = is_signed(r->to) ? -128 : 0, most = is_signed(r->to) || cpu_x_parted(r->to) ? 127 : 255;
+  const float scale = scale_of(r, i, first), zero = zero_of(r, i, first);
+  const double step = step_of(r, i, first, end);
+  check("scale", scale, step + unit / 2, 1e-6 * (step + unit) + unit / 2);
   assert_true(zero >= least && zero <= most && zero == rintf(zero));
   for (int64_t j = first; j < end; j++) {
     assert_true(code_of(r, i, j) <= most);
     check("code", (float)((code_of(r, i, j) - (double)zero) * scale), r->x[i * r->ldx + j],
-          1.001 * step); /* half a step, and half a step where the shifted end of the range is cut */
+          1.001 * (step + unit)); /* half a step, and half a step where the shifted end of the range is cut */
   }
+}
+
+/* A parted block: steps are multiples of a 255th of the largest. */
+static void check_parts(const rows *r, int64_t i, int64_t first, int64_t end) {
+  double largest = 0;
+  for (int64_t j = first; j < end; j += CPU_X_PART)
+    largest = fmax(largest, step_of(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end));
+  for (int64_t j = first; j < end; j += CPU_X_PART)
+    check_block(r, i, j, j + CPU_X_PART < end ? j + CPU_X_PART : end, fmax(largest / CPU_X_MOST_STEP, 0x1p-126));
 }
 
 static void check_rows(const rows *r) {
   const int64_t block = cpu_x_blocked(r->to) ? cpu_x_block(r->to) : r->k + !r->k;
   for (int64_t i = 0; i < r->m; i++) {
-    for (int64_t j = 0; j < r->k; j += block) check_block(r, i, j, j + block < r->k ? j + block : r->k);
+    for (int64_t j = 0; j < r->k; j += block) {
+      const int64_t end = j + block < r->k ? j + block : r->k;
+      if (cpu_x_parted(r->to))
+        check_parts(r, i, j, end);
+      else
+        check_block(r, i, j, end, 0);
+    }
     for (int64_t j = r->k; j < padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
   }
 }

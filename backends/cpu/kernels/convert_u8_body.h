@@ -131,6 +131,63 @@ V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, in
   for (int64_t i = 0; !rest && k < padded && i < rows; i++) memset(y + i * ldy + k, 0, (size_t)(padded - k));
 }
 
+/* One block of codes of seven bits.  The steps of its parts are whole multiples of a CPU_X_MOST_STEP-th of the largest. */
+V_INLINE void convert_parts(const cpu_x to, const float *x, int64_t k, uint8_t *y, int64_t padded, float *scale,
+                            int16_t *step) {
+  enum { MOST = 16 }; /* parts, and a whole vector at least */
+  const int64_t parts = (k + CPU_X_PART - 1) / CPU_X_PART, all = cpu_x_block(to) / CPU_X_PART;
+  float low[MOST] = {0}, high[MOST] = {0}, times[MOST], inverse[MOST], zero[MOST];
+  vf bad = v_zero(), most = v_zero();
+  for (int64_t p = 0; p < parts; p += AT_ONCE) {
+    vf lows[AT_ONCE], highs[AT_ONCE], un;
+    for (int64_t i = 0; i < AT_ONCE; i++) {
+      const int64_t at = (p + i < parts ? p + i : p) * CPU_X_PART;
+      range(x + at, k - at < CPU_X_PART ? k - at : CPU_X_PART, &lows[i], &highs[i], &un);
+      bad = v_add(bad, un);
+    }
+    v_largest4(lows, low + p);
+    v_largest4(highs, high + p);
+  }
+  if (v_sum(bad) != 0) {
+    *scale = NAN;
+    memset(step, 0, (size_t)all * 2 * sizeof *step);
+    memset(y, 0, (size_t)padded);
+    return;
+  }
+  const vf share = v_set(1.0f / 127);
+  for (int64_t p = 0; p < all; p += V) { /* the sum alone may be too large */
+    const vf least = v_fma(v_load(high + p), share, v_mul(v_load(low + p), share));
+    v_store(high + p, least);
+    most = v_max(most, least);
+  }
+  const float unit = fmaxf(v_largest(most) / CPU_X_MOST_STEP, 0x1p-126f);
+  for (int64_t p = 0; p < all; p += V) {
+    const vf up = v_rint(v_fma(v_load(high + p), v_set(1.0f / unit), v_set(0.5f))),
+             n = v_min(v_max(up, v_set(1)), v_set(CPU_X_MOST_STEP)), size = v_mul(n, v_set(unit)),
+             z = v_rint(v_div(v_load(low + p), size));
+    v_store(inverse + p, v_div(v_set(1), size));
+    v_store(zero + p, z);
+    v_store(times + p, n);
+  }
+  *scale = unit;
+  for (int64_t p = 0; p < all; p++) step[p] = (int16_t)times[p], step[all + p] = (int16_t)(times[p] * zero[p]);
+  for (int64_t p = 0, at = 0; p < parts; p++, at += CPU_X_PART) {
+    const bool last = p == parts - 1;
+    convert_row(127, x + at, last ? k - at : CPU_X_PART, y + at, last ? padded - at : CPU_X_PART, inverse[p], zero[p]);
+  }
+}
+
+V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
+                             float *scale, float *zero) {
+  const int64_t block = cpu_x_block(to), padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t at = 0, b = 0; at < k; at += block, b++) {
+      const piece p = piece_at(x, ldx, y, ldy, scale, zero + b * (cpu_x_zeros(to) - 1), block, i, b);
+      const bool last = k - at <= block;
+      convert_parts(to, p.x, last ? k - at : block, p.y, last ? padded - at : block, p.scale, (int16_t *)(void *)p.zero);
+    }
+}
+
 #define CONVERT(x_type, convert)                                                                                      \
   void CONVERT_NAME(x_type)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale, \
                             float *zero) {                                                                            \
@@ -164,7 +221,8 @@ CONVERT(s8w, convert_signed_blocks(CPU_X_S8W, x, ldx, rows, k, y, ldy, scale, ze
 CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u8w, convert_blocks(CPU_X_U8W, 255, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u7b, convert_blocks(CPU_X_U7B, 127, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u7b, convert_parted(CPU_X_U7B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u7w, convert_parted(CPU_X_U7W, x, ldx, rows, k, y, ldy, scale, zero))
 #endif
 
 /* ---- planes ---- */

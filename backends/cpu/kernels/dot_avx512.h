@@ -13,6 +13,18 @@ V_INLINE void i_dot(vi *sum, vi x, vi w) {
   vi four = _mm512_madd_epi16(_mm512_maddubs_epi16(x, w), _mm512_set1_epi16(1));
   __asm__("vpaddd %1, %0, %0" : "+v"(*sum) : "v"(four));
 }
+#define DOT_TIMES
+V_INLINE vi i_word(const void *p) {
+  int16_t word;
+  __builtin_memcpy(&word, p, sizeof word);
+  return _mm512_set1_epi16(word);
+}
+V_INLINE void i_dot_times(vi *sum, vi x, vi w, vi times) {
+  vi four = _mm512_madd_epi16(_mm512_maddubs_epi16(x, w), times);
+  __asm__("vpaddd %1, %0, %0" : "+v"(*sum) : "v"(four));
+}
+/* Two products of words each. */
+V_INLINE void i_dot_words(vi *sum, vi x, vi w) { *sum = i_add(*sum, _mm512_madd_epi16(x, w)); }
 /* Both, of weights whose four products fit 16 bits. */
 V_INLINE void i_dot2(vi *sum, vi x, vi w, vi x2, vi w2) {
   vi pair = _mm512_add_epi16(_mm512_maddubs_epi16(x, w), _mm512_maddubs_epi16(x2, w2));

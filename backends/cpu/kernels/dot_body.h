@@ -7,7 +7,9 @@
  *   i_dot(&sum, x, w)       sum += four products of codes each, x unsigned (as wide as the kernel's cpu_x), w signed
  *   i_float(x)              sums to fp32
  * and, where words are multiplied, i_dot_words (two products of 16 bits each), which DOT_PRODUCT then names instead of
- * i_dot.
+ * i_dot.  Where i_dot adds two products in 16 bits, it defines DOT_TIMES, i_dot_words and
+ *   i_word(p)                        the word at p, repeated
+ *   i_dot_times(&sum, x, w, times)   sum += four products, times such words
  *
  * A panel begins with factor[COLS] and sum[COLS] as fp32:
  *   y = x_scale (factor sum_k(code_x code_w) - x_zero sum),   sum = sum_k w
@@ -24,6 +26,9 @@
 #if !defined(DOT_PRODUCT)
 #define DOT_PRODUCT i_dot
 #endif
+#if !defined(DOT_TIMES)
+#define i_dot_times(sum, x, w, times) DOT_PRODUCT(sum, x, w)
+#endif
 
 enum {
   DOT_STEP = GEMM_COLS * 4,                                            /* bytes of four k of a panel */
@@ -39,14 +44,20 @@ V_INLINE int dot_chains(int rows) {
 
 typedef vi dot_sums[GEMM_ROWS][GEMM_VECS * DOT_CHAINS]; /* registers once unrolled */
 
-/* Four k: x holds every fourth row, the others are at 1, 2 and 3 times ldx from it. */
+/* Four k: x holds every fourth row, the others are at 1, 2 and 3 times ldx from it.  times: of each row, or NULL. */
 V_INLINE void dot_step(const int rows, const uint8_t *const *x, int64_t ldx, int64_t ldx3, const char *w, const int u,
-                       const int chain, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+                       const int chain, const vi *times, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   vi b[GEMM_VECS];
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { b[j] = i_load(w + u * DOT_STEP + j * 4 * V); }
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     vi a = i_four(x[i / 4] + (i % 4 == 3 ? ldx3 : i % 4 * ldx) + 4 * u);
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) { DOT_PRODUCT(&sum[i][j * DOT_CHAINS + chain], a, b[j]); }
+    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+      vi *s = &sum[i][j * DOT_CHAINS + chain];
+      if (times)
+        i_dot_times(s, a, b[j], times[i]);
+      else
+        DOT_PRODUCT(s, a, b[j]);
+    }
   }
   v_fence();
 }
@@ -58,7 +69,8 @@ V_INLINE void dot_begin(const int rows, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
 }
 
 V_INLINE void dot_more(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
-                       const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+                       const char *w, const char *ahead, int64_t ahead_step, const vi *times,
+                       vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const uint8_t *x[4] = {from, rows > 4 ? from + 4 * ldx : from, rows > 8 ? from + 8 * ldx : from,
                          rows > 12 ? from + 12 * ldx : from};
   int64_t ldx3 = 3 * ldx;
@@ -74,7 +86,7 @@ V_INLINE void dot_more(const int rows, const int chains, const int round, int64_
       }
       ahead += ahead_step;
     }
-    MICRO_UNROLL for (int u = 0; u < round; u++) { dot_step(rows, x, ldx, ldx3, w, u, u % chains, sum); }
+    MICRO_UNROLL for (int u = 0; u < round; u++) { dot_step(rows, x, ldx, ldx3, w, u, u % chains, times, sum); }
     w += round * DOT_STEP;
     MICRO_UNROLL for (int i = 0; 4 * i < rows; i++) { x[i] += 4 * round; }
   }
@@ -95,7 +107,7 @@ V_INLINE void dot_end(const int rows, const int chains, vi (*sum)[GEMM_VECS * DO
 V_INLINE void dot_rows(const int rows, const int chains, const int round, int64_t steps, const uint8_t *from, int64_t ldx,
                        const char *w, const char *ahead, int64_t ahead_step, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   dot_begin(rows, sum);
-  dot_more(rows, chains, round, steps, from, ldx, w, ahead, ahead_step, sum);
+  dot_more(rows, chains, round, steps, from, ldx, w, ahead, ahead_step, NULL, sum);
   dot_end(rows, chains, sum);
 }
 

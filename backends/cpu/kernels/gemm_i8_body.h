@@ -8,7 +8,7 @@
 #include "kernels/dot_body.h"
 #include "kernels/tile_body.h"
 
-enum { ROUND = 4, HEAD = 2 * GEMM_COLS * (int)sizeof(float) }; /* steps of one round; bytes before a block's codes */
+enum { ROUND = 4 }; /* steps */
 
 /* The tile stays where it is: compilers else keep a second copy of it on the stack. */
 #define TILE_STAYS() __asm__ volatile("" ::: "memory")
@@ -31,7 +31,7 @@ V_INLINE void step_rows(const cpu_gemm *g, place *p, int64_t rows) {
 typedef struct source {
   const uint8_t *x;
   const char *scale;
-  int64_t block, ldx, scale_row, zero; /* zero: from a scale to its zero */
+  int64_t block, ldx, scale_row, zero; /* zero: from a scale to its zero; of parted ones from the first to the first */
 } source;
 
 V_INLINE source source_of(const cpu_gemm *g, const place *p) {
@@ -57,15 +57,17 @@ V_INLINE source source_of(const cpu_gemm *g, const place *p) {
 V_INLINE vf float_at(const char *p) { return v_set(*(const float *)(const void *)p); }
 
 /* One block of a tile: t += x_scale (sum_k(code_x code_w) - x_zero sum), times the factor where blocks of a column have
- * their own; sum[i] of row i.  t begins with the first. */
+ * their own; sum[i] of row i.  t begins with the first.  What parted zeros take is in the sums. */
 V_INLINE void add_block(const int rows, const bool own, const vi (*sum)[GEMM_VECS * DOT_CHAINS], const float *factors,
                         const char *scale, int64_t scale_row, int64_t zero, bool first, float *tile) {
+  const bool parted = cpu_x_parted(DOT_X);
   MICRO_UNROLL for (int i = 0; i < rows; i++) {
     const char *at = scale + i * scale_row;
-    const vf s = float_at(at), z = float_at(at + zero);
+    const vf s = float_at(at), z = parted ? v_zero() : float_at(at + zero);
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       float *t = tile + i * GEMM_COLS + j * V;
-      vf value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), i_float(sum[i][j * DOT_CHAINS]));
+      vf value = i_float(sum[i][j * DOT_CHAINS]);
+      if (!parted) value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), value);
       if (own) value = v_mul(v_load(factors + j * V), value);
       v_store(t, first ? v_mul(s, value) : v_fma(s, value, v_load(t)));
     }
@@ -230,13 +232,42 @@ static void take_sums(tile_way way, const block_at *b, const int32_t *sums, floa
   }
 }
 
+/* A block whose rows have steps: sums begin with what x's zeros take, and words of two products are multiplied by their
+ * part's step where they are by one otherwise.  step: of the first row; less: [pairs of parts][COLS][2] words, less the
+ * parts' sums of codes. */
+V_INLINE void dot_steps(const int rows, int64_t block, int64_t k, const uint8_t *x, int64_t ldx, const char *step,
+                        int64_t step_row, const char *less, const char *w, const char *ahead, int64_t ahead_step,
+                        vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+#if defined(DOT_TIMES)
+  const char *zero = step + block / CPU_X_PART * 2;
+  dot_begin(rows, sum);
+  for (int64_t at = 0; at < k; at += 2 * CPU_X_PART, zero += 4, less += DOT_STEP)
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      const vi both = i_four(zero + i * step_row);
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) i_dot_words(&sum[i][j * DOT_CHAINS], both, i_load(less + j * 4 * V));
+    }
+  for (; k > 0; k -= CPU_X_PART, x += CPU_X_PART, step += 2) {
+    const int64_t steps = (k < CPU_X_PART ? (k + 15) / 16 * 16 : CPU_X_PART) / 4;
+    vi times[GEMM_ROWS];
+    MICRO_UNROLL for (int i = 0; i < rows; i++) times[i] = i_word(step + i * step_row);
+    dot_more(rows, dot_chains(rows), ROUND, steps, x, ldx, w, ahead, ahead_step, times, sum);
+    w += steps * DOT_STEP;
+    if (ahead) ahead += steps / ROUND * ahead_step;
+  }
+  dot_end(rows, dot_chains(rows), sum);
+#else
+  (void)rows, (void)block, (void)k, (void)x, (void)ldx, (void)step, (void)step_row, (void)less, (void)w, (void)ahead;
+  (void)ahead_step, (void)sum;
+#endif
+}
+
 /* A block in parts. */
 V_INLINE void dot_parts(const int rows, const cpu_windows *windows, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
                         vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const int64_t steps = windows->part / 4;
   dot_begin(rows, sum);
   for (; k > 0; k -= windows->part, x += windows->part_bytes, w += steps * DOT_STEP)
-    dot_more(rows, dot_chains(rows), 2, steps, x, ldx, w, NULL, 0, sum);
+    dot_more(rows, dot_chains(rows), 2, steps, x, ldx, w, NULL, 0, NULL, sum);
   dot_end(rows, dot_chains(rows), sum);
 }
 
@@ -256,10 +287,15 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
                   x_at = windows ? windows->x_at[b] : b * from.block, scale_at = windows ? windows->scale_at[b] : b;
     const float *factors = (const float *)(const void *)w;
     const char *scale = from.scale + scale_at * (int64_t)sizeof(float);
+    const bool parted = cpu_x_parted(DOT_X) && !windows;
     dot_sums sum;
-    w += HEAD;
+    w += GEMM_COLS * cpu_i8_head(parted, k);
     if (windows && windows->part)
       dot_parts(rows, windows, k, from.x + x_at, from.ldx, w, sum);
+    else if (parted)
+      dot_steps(rows, from.block, k, from.x + x_at, from.ldx,
+                from.scale + from.zero + b * (from.block / CPU_X_PART) * (int64_t)sizeof(float), from.scale_row,
+                (const char *)(factors + GEMM_COLS), w, ahead, ahead_step, sum);
     else
       dot_rows(rows, dot_chains(rows), ROUND, steps, from.x + x_at, from.ldx, w, ahead, ahead_step, sum);
     w += steps * DOT_STEP;

@@ -51,38 +51,42 @@ typedef enum cpu_x {
   CPU_X_S8,   /* the same less 128, for ISAs that multiply signed codes */
   CPU_X_U8B,  /* as U8, by blocks of the row: cpu_x_block */
   CPU_X_S8B,  /* as S8, by blocks */
-  CPU_X_U8W,  /* as U8B and S8B, by wide blocks: cpu_x_beside */
+  CPU_X_U7B,  /* codes 0..127, whose products with int8 weights fit 16 bits by twos; a block is parts, x = (code - zero) *
+                 step * scale.  A part's step is an integer, by which kernels multiply those 16 bits */
+  CPU_X_U8W,  /* as U8B, S8B and U7B, by wide blocks: cpu_x_beside */
   CPU_X_S8W,
-  CPU_X_U7B, /* codes 0..127: two products with int8 weights fit 16 bits */
+  CPU_X_U7W,
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
 static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; } /* of an element */
 
-/* k of one scale and zero of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only.
- * Codes of seven bits suffer most from them. */
-static inline bool cpu_x_blocked(cpu_x x) { return x >= CPU_X_U8B && x <= CPU_X_U7B; }
-static inline int64_t cpu_x_block(cpu_x x) {
-  return x == CPU_X_U7B ? CPU_X_STEP / 2 : x == CPU_X_U8W || x == CPU_X_S8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP;
-}
+/* k of one scale of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only, or, with
+ * the seven bits that suffer most from them, their own part of it. */
+static inline bool cpu_x_blocked(cpu_x x) { return x >= CPU_X_U8B && x <= CPU_X_U7W; }
+static inline bool cpu_x_parted(cpu_x x) { return x == CPU_X_U7B || x == CPU_X_U7W; }
+static inline int64_t cpu_x_block(cpu_x x) { return x >= CPU_X_U8W ? 4 * CPU_X_STEP : 2 * CPU_X_STEP; }
+enum { CPU_X_PART = 32, CPU_X_MOST_STEP = 255 }; /* sums of a wide block then fit 32 bits */
 /* What a kernel that reads x reads rows of k elements as beside weights with a scale for `group` of them (0: one a column).
  * Every block's end costs as much as a dozen k: long rows, where more blocks remain for errors to even out, have wide ones
  * when no block straddles two scales. */
 static inline cpu_x cpu_x_beside(cpu_x x, int64_t k, uint32_t group) {
-  if (k < 8 * CPU_X_STEP || group % (4 * CPU_X_STEP)) return x;
-  return x == CPU_X_U8B ? CPU_X_U8W : x == CPU_X_S8B ? CPU_X_S8W : x;
+  const bool wide = x >= CPU_X_U8B && x <= CPU_X_U7B && k >= 8 * CPU_X_STEP && group % (4 * CPU_X_STEP) == 0;
+  return wide ? (cpu_x)(x + CPU_X_U8W - CPU_X_U8B) : x;
 }
+/* Floats that stand for a block's zero: one, or steps and zeros times steps of its parts as 16 bits. */
+static inline int64_t cpu_x_zeros(cpu_x x) { return cpu_x_parted(x) ? cpu_x_block(x) / CPU_X_PART : 1; }
 static inline int64_t cpu_x_blocks(cpu_x x, int64_t k) { return k > 0 ? (k + cpu_x_block(x) - 1) / cpu_x_block(x) : 0; }
 /* Rows whole multiples of 4 KiB apart share one set of the first-level cache, which has 8 or 12 lines in it: fewer than a
  * high register tile has rows.  One line more between them, and they do not (Zen 4, fp32, K 3072: 80 -> 94 % of the FMA
  * rate). */
 static inline bool cpu_crowded(int64_t bytes) { return bytes && bytes % 4096 == 0; }
 enum { CPU_WAYS = 8 };
-/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks].
- */
+/* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks],
+ * or, when these are parted, step[parts], zero times step[parts] for each block, int16_t. */
 static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
   const int64_t codes = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
-                scales = cpu_x_blocks(x, k) * 2 * (int64_t)sizeof(float),
+                scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
                 row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
   return cpu_crowded(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
 }
@@ -110,6 +114,11 @@ typedef struct cpu_windows {
   int64_t part, part_bytes; /* 0, or a block is several parts of so many codes, a multiple of 8, and so far from each other
                                in x */
 } cpu_windows;
+/* Bytes for each column before the codes of a block of k int8 weights: the scale, and what x's zeros are multiplied by. */
+static inline int64_t cpu_i8_head(bool parted, int64_t k) {
+  const int64_t pairs = parted ? (k + 2 * CPU_X_PART - 1) / (2 * CPU_X_PART) : 1;
+  return (int64_t)sizeof(float) + pairs * 4;
+}
 enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, at most; even */
 
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
