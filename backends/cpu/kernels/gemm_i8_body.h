@@ -81,7 +81,16 @@ V_INLINE void multiply_tile(const int rows, const float *factors, float *tile) {
   }
 }
 
-/* ---- blocks of windows: their sums go through memory, so that few registers do for any height of tile ---- */
+/* ---- blocks of windows: the sums of high tiles go through memory, so that few registers do for any height; those of low
+ * ones, which ends of blocks take a large part of, stay where they are ---- */
+
+#if GEMM_ROWS <= 6
+#define END_UNROLL MICRO_UNROLL
+#define END_INLINE V_INLINE
+#else
+#define END_UNROLL
+#define END_INLINE static
+#endif
 
 V_INLINE vf load_codes(const uint8_t *p) { return DOT_X == CPU_X_S8B ? v_load_s8((const int8_t *)p) : v_load_u8(p); }
 
@@ -110,7 +119,7 @@ typedef struct block_at {
   const float *factors;
   const char *scale;
   int64_t scale_row, zero;  /* bytes to the next row's scale, to a scale's zero; zero 0: none */
-  int64_t rows, row, col;   /* col: to columns [col, col + GEMM_COLS) of y, which are all there, else -1 */
+  int64_t row, col;         /* col: to columns [col, col + GEMM_COLS) of y, which are all there, else -1 */
   bool first, last, begins; /* of the blocks; begins: this is the first panel of a call */
 } block_at;
 
@@ -141,12 +150,12 @@ V_INLINE void ask(asking *a) {
 }
 
 /* A block that is not the last one that goes to y: to `tile`. */
-V_INLINE void add_sums(const bool lean, const block_at *b, const int32_t *sums, float *tile) {
-  const int64_t rows = b->rows, scale_row = b->scale_row, zero = b->zero;
+V_INLINE void add_sums(const bool lean, const block_at *b, const int64_t rows, const int32_t *sums, float *tile) {
+  const int64_t scale_row = b->scale_row, zero = b->zero;
   const bool first = b->first;
   const float *factors = b->factors;
   const char *at = b->scale;
-  for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, at += scale_row) {
+  END_UNROLL for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, at += scale_row) {
     const vf s = float_at(at), z = !lean && zero ? float_at(at + zero) : v_zero();
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf value = i_float(i_load(sums + j * V));
@@ -157,7 +166,7 @@ V_INLINE void add_sums(const bool lean, const block_at *b, const int32_t *sums, 
 }
 
 /* The last block, without activation or with a ReLU. */
-V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sums, const float *tile) {
+V_INLINE void put_sums(const tile_way way, const block_at *b, const int64_t rows, const int32_t *sums, const float *tile) {
   const cpu_gemm *g = b->g;
   const cpu_windows *w = g->windows;
   const bool any = way == TILE_ANY, first = any ? b->first : way != TILE_MORE, begins = b->begins,
@@ -165,7 +174,7 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
              adds = any ? w->residual != NULL : way == TILE_RESIDUAL || way == TILE_ZEROS,
              moved = any ? adds && w->residual_zero : way == TILE_ZEROS;
   const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
-  const int64_t rows = b->rows, scale_row = b->scale_row, zero = any ? b->zero : 0, ldy = g->ldy, ldr = g->ldr;
+  const int64_t scale_row = b->scale_row, zero = any ? b->zero : 0, ldy = g->ldy, ldr = g->ldr;
   const uint8_t *codes = adds ? w->residual + b->row * ldr + b->col : NULL;
   const float *code_scale = adds ? w->residual_scale + b->row : NULL, *code_zero = moved ? w->residual_zero + b->row : NULL;
   const char *at = b->scale;
@@ -178,7 +187,7 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
     factor[j] = v_load(b->factors + j * V);
     sum[j] = v_load(b->factors + GEMM_COLS + j * V);
   }
-  for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, y += ldy, at += scale_row) {
+  END_UNROLL for (int64_t i = 0; i < rows; i++, sums += GEMM_COLS, tile += GEMM_COLS, y += ldy, at += scale_row) {
     const vf s = float_at(at), z = zero ? float_at(at + zero) : v_zero();
     vf high = v_zero(), low = v_zero();
     if (reach && !begins) {
@@ -209,17 +218,17 @@ V_INLINE void put_sums(const tile_way way, const block_at *b, const int32_t *sum
   }
 }
 
-#define TAKE(way)                 \
-  case way:                       \
-    put_sums(way, b, sums, tile); \
+#define TAKE(way)                       \
+  case way:                             \
+    put_sums(way, b, rows, sums, tile); \
     return;
 
-static void take_sums(tile_way way, const block_at *b, const int32_t *sums, float *tile) {
+END_INLINE void take_sums(tile_way way, const block_at *b, const int64_t rows, const int32_t *sums, float *tile) {
   if (!b->last || b->col < 0) {
     if (way != TILE_ANY && b->col >= 0)
-      add_sums(true, b, sums, tile);
+      add_sums(true, b, rows, sums, tile);
     else
-      add_sums(false, b, sums, tile);
+      add_sums(false, b, rows, sums, tile);
     return;
   }
   switch (way) {
@@ -305,7 +314,7 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
         MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) i_store(sums + i * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);
       }
-      take_sums(way, &(block_at){g, factors, scale, from.scale_row, from.zero, rows, p->row, col, b == 0, left == k, begins},
+      take_sums(way, &(block_at){g, factors, scale, from.scale_row, from.zero, p->row, col, b == 0, left == k, begins}, rows,
                 sums, tile);
     } else {
       if (g->group)
