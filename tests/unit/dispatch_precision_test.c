@@ -22,6 +22,8 @@ enum {
   W_GATE,
   W_SHORT,
   W_TYPES,
+  W_LONG,
+  W_LESS_LONG,
   WEIGHTS
 };
 static const accel_plugin_weight weights[WEIGHTS] = {
@@ -36,6 +38,8 @@ static const accel_plugin_weight weights[WEIGHTS] = {
     [W_TRANSPOSED] = {.name = "c_attn.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_SHORT] = {.name = "short.weight", .rank = 2, .dim = {64, 63}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_TYPES] = {.name = "token_type.weight", .rank = 2, .dim = {64, 384}, .use = ACCEL_PLUGIN_USE_EMBEDDING},
+    [W_LONG] = {.name = "long.weight", .rank = 2, .dim = {64, 512}, .use = ACCEL_PLUGIN_USE_LINEAR},
+    [W_LESS_LONG] = {.name = "less_long.weight", .rank = 2, .dim = {64, 511}, .use = ACCEL_PLUGIN_USE_LINEAR},
     [W_GATE] = {.name = "c_gate.weight", .rank = 2, .dim = {64, 64}, .use = ACCEL_PLUGIN_USE_LINEAR},
 };
 
@@ -107,6 +111,8 @@ static void table(void **state) {
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
     expect(rows[i].name, W_LINEAR, rows[i].linear, rows[i].group);
     expect(rows[i].name, W_MOE, rows[i].linear, rows[i].group);
+    expect(rows[i].name, W_LESS_LONG, rows[i].linear, rows[i].group);
+    expect(rows[i].name, W_LONG, rows[i].linear, rows[i].group == 128 ? 256 : rows[i].group);
     expect(rows[i].name, W_HEAD, rows[i].head, 0); /* its result is the model's */
     expect(rows[i].name, W_LM_HEAD, rows[i].head, 0);
     expect(rows[i].name, W_EMBEDDING, rows[i].embedding, 0);
