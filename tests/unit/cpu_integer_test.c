@@ -567,14 +567,15 @@ static void test_special(void **state) {
   }
 }
 
-/* Largest codes of both sides: no sum overflows or saturates. */
+/* Largest codes of both sides, largest zeros beside codes 0 and beside largest codes: no sum overflows or saturates. */
 static void test_extremes(void **state) {
   (void)state;
   for (int f = 0; f < FORMATS; f++)
     for (int sign = 0; sign < 2; sign++) {
       linear t = make_linear(&formats[f], 5, 33, 4096);
       for (int64_t i = 0; i < 5; i++)
-        for (int64_t k = 0; k < 4096; k++) t.x.x[i * t.x.ldx + k] = 1;
+        for (int64_t k = 0; k < 4096; k++)
+          t.x.x[i * t.x.ldx + k] = i % 3 == 0 ? 1.0f : i % 3 == 1 || k % CPU_X_PART == 0 ? -1.0f : 0.0f;
       accel_matrix_bytes bytes;
       assert_true(accel_matrix_sizes(&t.format, t.n, t.x.k, &bytes));
       memset((void *)(uintptr_t)t.w.m.data,

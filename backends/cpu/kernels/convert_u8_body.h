@@ -131,61 +131,95 @@ V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, in
   for (int64_t i = 0; !rest && k < padded && i < rows; i++) memset(y + i * ldy + k, 0, (size_t)(padded - k));
 }
 
-/* One block of codes of seven bits.  The steps of its parts are whole multiples of a CPU_X_MOST_STEP-th of the largest. */
-V_INLINE void convert_parts(const cpu_x to, const float *x, int64_t k, uint8_t *y, int64_t padded, float *scale,
-                            int16_t *step) {
-  enum { MOST = 16 }; /* parts, and a whole vector at least */
-  const int64_t parts = (k + CPU_X_PART - 1) / CPU_X_PART, all = cpu_x_block(to) / CPU_X_PART;
-  float low[MOST] = {0}, high[MOST] = {0}, times[MOST], inverse[MOST], zero[MOST];
-  vf bad = v_zero(), most = v_zero();
-  for (int64_t p = 0; p < parts; p += AT_ONCE) {
+/* ---- codes of seven bits: blocks of parts, whose steps are whole multiples of a CPU_X_MOST_STEP-th of the largest ---- */
+
+enum { MOST_PARTS = 16 }; /* of a block, and a whole vector at least */
+
+/* A block on its way. */
+typedef struct parted {
+  piece at;
+  int64_t k, padded;
+  bool good;
+  float low[MOST_PARTS], high[MOST_PARTS], inverse[MOST_PARTS], zero[MOST_PARTS];
+} parted;
+
+V_INLINE void find_ranges(parted *b, int64_t all) {
+  vf bad = v_zero();
+  for (int64_t p = 0; p < all; p += AT_ONCE) {
     vf lows[AT_ONCE], highs[AT_ONCE], un;
     for (int64_t i = 0; i < AT_ONCE; i++) {
-      const int64_t at = (p + i < parts ? p + i : p) * CPU_X_PART;
-      range(x + at, k - at < CPU_X_PART ? k - at : CPU_X_PART, &lows[i], &highs[i], &un);
+      const int64_t at = (p + i) * CPU_X_PART, left = b->k - at;
+      if (left >= CPU_X_PART) /* a length that compilers know */
+        range(b->at.x + at, CPU_X_PART, &lows[i], &highs[i], &un);
+      else
+        range(b->at.x + at, left, &lows[i], &highs[i], &un);
       bad = v_add(bad, un);
     }
-    v_largest4(lows, low + p);
-    v_largest4(highs, high + p);
+    v_largest4(lows, b->low + p);
+    v_largest4(highs, b->high + p);
   }
-  if (v_sum(bad) != 0) {
-    *scale = NAN;
-    memset(step, 0, (size_t)all * 2 * sizeof *step);
-    memset(y, 0, (size_t)padded);
-    return;
-  }
+  for (int64_t p = all; p < MOST_PARTS; p++) b->low[p] = b->high[p] = 0;
+  b->good = v_sum(bad) == 0;
+}
+
+V_INLINE void find_steps(parted *b, int64_t all) {
   const vf share = v_set(1.0f / 127);
+  int16_t *step = (int16_t *)(void *)b->at.zero;
+  float times[MOST_PARTS];
+  vf most = v_zero();
   for (int64_t p = 0; p < all; p += V) { /* the sum alone may be too large */
-    const vf least = v_fma(v_load(high + p), share, v_mul(v_load(low + p), share));
-    v_store(high + p, least);
+    const vf least = v_fma(v_load(b->high + p), share, v_mul(v_load(b->low + p), share));
+    v_store(b->high + p, least);
     most = v_max(most, least);
   }
-  const float unit = fmaxf(v_largest(most) / CPU_X_MOST_STEP, 0x1p-126f);
+  const float wanted = v_largest(most) / CPU_X_MOST_STEP, unit = wanted > 0x1p-126f ? wanted : 0x1p-126f;
   for (int64_t p = 0; p < all; p += V) {
-    const vf up = v_rint(v_fma(v_load(high + p), v_set(1.0f / unit), v_set(0.5f))),
-             n = v_min(v_max(up, v_set(1)), v_set(CPU_X_MOST_STEP)), size = v_mul(n, v_set(unit)),
-             z = v_rint(v_div(v_load(low + p), size));
-    v_store(inverse + p, v_div(v_set(1), size));
-    v_store(zero + p, z);
+    const vf up = v_rint(v_fma(v_load(b->high + p), v_set(1.0f / unit), v_set(0.5f))),
+             n = v_min(v_max(up, v_set(1)), v_set(CPU_X_MOST_STEP)), size = v_mul(n, v_set(unit));
+    v_store(b->inverse + p, v_div(v_set(1), size));
+    v_store(b->zero + p, v_rint(v_div(v_load(b->low + p), size)));
     v_store(times + p, n);
   }
-  *scale = unit;
-  for (int64_t p = 0; p < all; p++) step[p] = (int16_t)times[p], step[all + p] = (int16_t)(times[p] * zero[p]);
-  for (int64_t p = 0, at = 0; p < parts; p++, at += CPU_X_PART) {
-    const bool last = p == parts - 1;
-    convert_row(127, x + at, last ? k - at : CPU_X_PART, y + at, last ? padded - at : CPU_X_PART, inverse[p], zero[p]);
+  *b->at.scale = b->good ? unit : NAN;
+  for (int64_t p = 0; p < all; p++) {
+    step[p] = b->good ? (int16_t)times[p] : 0;
+    step[all + p] = b->good ? (int16_t)(times[p] * b->zero[p]) : 0;
   }
 }
 
+V_INLINE void put_parts(const parted *b) {
+  if (!b->good) {
+    memset(b->at.y, 0, (size_t)b->padded);
+    return;
+  }
+  int64_t p = 0, at = 0;
+  for (; b->k - at >= CPU_X_PART; p++, at += CPU_X_PART)
+    convert_row(127, b->at.x + at, CPU_X_PART, b->at.y + at, CPU_X_PART, b->inverse[p], b->zero[p]);
+  if (at < b->k)
+    convert_row(127, b->at.x + at, b->k - at, b->at.y + at, b->padded - at, b->inverse[p], b->zero[p]);
+  else if (at < b->padded)
+    memset(b->at.y + at, 0, (size_t)(b->padded - at));
+}
+
+/* Several blocks at once: each is a chain of steps that wait for one another. */
 V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
                              float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
-  for (int64_t i = 0; i < rows; i++)
-    for (int64_t at = 0, b = 0; at < k; at += block, b++) {
-      const piece p = piece_at(x, ldx, y, ldy, scale, zero + b * (cpu_x_zeros(to) - 1), block, i, b);
-      const bool last = k - at <= block;
-      convert_parts(to, p.x, last ? k - at : block, p.y, last ? padded - at : block, p.scale, (int16_t *)(void *)p.zero);
+  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k),
+                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  parted b[AT_ONCE];
+  for (int64_t i = 0, at = 0; blocks && i < rows;) {
+    int n = 0;
+    for (; n < AT_ONCE && i < rows; n++) {
+      const int64_t left = k - at * block;
+      b[n].at = piece_at(x, ldx, y, ldy, scale, zero + at * (all - 1), block, i, at);
+      b[n].k = left < block ? left : block;
+      b[n].padded = left <= block ? padded - at * block : block;
+      if (++at == blocks) at = 0, i++;
     }
+    for (int j = 0; j < n; j++) find_ranges(&b[j], all);
+    for (int j = 0; j < n; j++) find_steps(&b[j], all);
+    for (int j = 0; j < n; j++) put_parts(&b[j]);
+  }
 }
 
 #define CONVERT(x_type, convert)                                                                                      \

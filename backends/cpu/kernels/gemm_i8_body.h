@@ -241,13 +241,13 @@ END_INLINE void take_sums(tile_way way, const block_at *b, const int64_t rows, c
   }
 }
 
+#if defined(DOT_TIMES)
 /* A block whose rows have steps: sums begin with what x's zeros take, and words of two products are multiplied by their
  * part's step where they are by one otherwise.  step: of the first row; less: [pairs of parts][COLS][2] words, less the
  * parts' sums of codes. */
 V_INLINE void dot_steps(const int rows, int64_t block, int64_t k, const uint8_t *x, int64_t ldx, const char *step,
                         int64_t step_row, const char *less, const char *w, const char *ahead, int64_t ahead_step,
                         vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
-#if defined(DOT_TIMES)
   const char *zero = step + block / CPU_X_PART * 2;
   dot_begin(rows, sum);
   for (int64_t at = 0; at < k; at += 2 * CPU_X_PART, zero += 4, less += DOT_STEP)
@@ -264,11 +264,10 @@ V_INLINE void dot_steps(const int rows, int64_t block, int64_t k, const uint8_t 
     if (ahead) ahead += steps / ROUND * ahead_step;
   }
   dot_end(rows, dot_chains(rows), sum);
-#else
-  (void)rows, (void)block, (void)k, (void)x, (void)ldx, (void)step, (void)step_row, (void)less, (void)w, (void)ahead;
-  (void)ahead_step, (void)sum;
-#endif
 }
+#else
+#define dot_steps(...) (void)0 /* their rows have none */
+#endif
 
 /* A block in parts. */
 V_INLINE void dot_parts(const int rows, const cpu_windows *windows, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
