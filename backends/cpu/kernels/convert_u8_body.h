@@ -68,7 +68,7 @@ typedef struct piece {
 } piece;
 
 /* n <= AT_ONCE pieces of k elements, side by side. */
-V_INLINE void convert_pieces(const int codes, int n, const piece *p, int64_t k, int64_t padded) {
+V_INLINE void convert_pieces(int n, const piece *p, int64_t k, int64_t padded) {
   vf lows[AT_ONCE], highs[AT_ONCE], bad[AT_ONCE];
   float low[AT_ONCE], high[AT_ONCE], factor[AT_ONCE], scale[AT_ONCE], zero[AT_ONCE];
   for (int i = 0; i < AT_ONCE; i++) range(p[i < n ? i : 0].x, k, &lows[i], &highs[i], &bad[i]);
@@ -76,7 +76,7 @@ V_INLINE void convert_pieces(const int codes, int n, const piece *p, int64_t k, 
   v_largest4(highs, high);
   const bool finite = v_sum(v_add(v_add(bad[0], bad[1]), v_add(bad[2], bad[3]))) == 0;
   for (int i = 0; i < AT_ONCE; i++) {
-    const float step = high[i] / (float)codes + low[i] / (float)codes; /* the sum alone may be too large */
+    const float step = high[i] / 255 + low[i] / 255; /* the sum alone may be too large */
     scale[i] = step > 0x1p-126f ? step : 0x1p-126f;
     factor[i] = 1.0f / scale[i];
     zero[i] = rintf(low[i] / scale[i]);
@@ -86,19 +86,19 @@ V_INLINE void convert_pieces(const int codes, int n, const piece *p, int64_t k, 
     *p[i].scale = good ? scale[i] : NAN;
     *p[i].zero = good ? zero[i] : 0.0f;
     if (good)
-      convert_row(codes, p[i].x, k, p[i].y, padded, factor[i], zero[i]);
+      convert_row(255, p[i].x, k, p[i].y, padded, factor[i], zero[i]);
     else
       memset(p[i].y, 0, (size_t)padded);
   }
 }
 
-V_INLINE void convert_rows(const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
-                           float *scale, float *zero) {
+V_INLINE void convert_rows(const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy, float *scale,
+                           float *zero) {
   piece p[AT_ONCE];
   for (int64_t row = 0; row < rows; row += AT_ONCE) {
     const int n = rows - row < AT_ONCE ? (int)(rows - row) : AT_ONCE;
     for (int i = 0; i < n; i++) p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
-    convert_pieces(codes, n, p, k, (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
+    convert_pieces(n, p, k, (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
   }
 }
 
@@ -110,8 +110,8 @@ V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, fl
 }
 
 /* By blocks of a row: whole ones, then the last of each row if that is shorter. */
-V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, int64_t ldx, int64_t rows, int64_t k,
-                             uint8_t *y, int64_t ldy, float *scale, float *zero) {
+V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
+                             float *scale, float *zero) {
   const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block,
                 padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
   piece p[AT_ONCE];
@@ -120,15 +120,14 @@ V_INLINE void convert_blocks(const cpu_x to, const int codes, const float *x, in
     for (int64_t b = 0; b < whole; b++) {
       p[n++] = piece_at(x, ldx, y, ldy, scale, zero, block, i, b);
       if (n < AT_ONCE) continue;
-      convert_pieces(codes, AT_ONCE, p, block, block);
+      convert_pieces(AT_ONCE, p, block, block);
       n = 0;
     }
-  if (n) convert_pieces(codes, n, p, block, block);
+  if (n) convert_pieces(n, p, block, block);
   for (int64_t i = 0; rest && i < rows; i += AT_ONCE) {
     for (n = 0; n < AT_ONCE && i + n < rows; n++) p[n] = piece_at(x, ldx, y, ldy, scale, zero, block, i + n, whole);
-    convert_pieces(codes, n, p, rest, padded - whole * block);
+    convert_pieces(n, p, rest, padded - whole * block);
   }
-  for (int64_t i = 0; !rest && k < padded && i < rows; i++) memset(y + i * ldy + k, 0, (size_t)(padded - k));
 }
 
 /* ---- codes of seven bits: blocks of parts, whose steps are whole multiples of a CPU_X_MOST_STEP-th of the largest ---- */
@@ -234,7 +233,7 @@ V_INLINE void make_signed(uint8_t *codes, int64_t k) {
 }
 void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                       float *zero) {
-  convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero);
+  convert_rows(x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     make_signed((uint8_t *)y + i * ldy, k);
     zero[i] -= 128.0f;
@@ -242,7 +241,7 @@ void CONVERT_NAME(s8)(const float *x, int64_t ldx, int64_t rows, int64_t k, void
 }
 V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y,
                                     int64_t ldy, float *scale, float *zero) {
-  convert_blocks(to, 255, x, ldx, rows, k, y, ldy, scale, zero);
+  convert_blocks(to, x, ldx, rows, k, y, ldy, scale, zero);
   for (int64_t i = 0; i < rows; i++) {
     float *at = (float *)(void *)((char *)zero + i * ldy);
     make_signed(y + i * ldy, k);
@@ -252,9 +251,9 @@ V_INLINE void convert_signed_blocks(const cpu_x to, const float *x, int64_t ldx,
 CONVERT(s8b, convert_signed_blocks(CPU_X_S8B, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(s8w, convert_signed_blocks(CPU_X_S8W, x, ldx, rows, k, y, ldy, scale, zero))
 #else
-CONVERT(u8, convert_rows(255, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8b, convert_blocks(CPU_X_U8B, 255, x, ldx, rows, k, y, ldy, scale, zero))
-CONVERT(u8w, convert_blocks(CPU_X_U8W, 255, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8, convert_rows(x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8b, convert_blocks(CPU_X_U8B, x, ldx, rows, k, y, ldy, scale, zero))
+CONVERT(u8w, convert_blocks(CPU_X_U8W, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u7b, convert_parted(CPU_X_U7B, x, ldx, rows, k, y, ldy, scale, zero))
 CONVERT(u7w, convert_parted(CPU_X_U7W, x, ldx, rows, k, y, ldy, scale, zero))
 #endif
