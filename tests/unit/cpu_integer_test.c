@@ -21,8 +21,6 @@
 
 /* ---- conversion ---- */
 
-static int64_t padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; }
-
 typedef struct rows {
   cpu_x to;
   int64_t m, k, ldx, ld;
@@ -53,7 +51,7 @@ static int code_of(const rows *r, int64_t i, int64_t j) {
 }
 
 /* What element j of row i was converted with. */
-static const void *scales_of(const rows *r, int64_t i) { return r->code + i * r->ld + padded(r->k); }
+static const void *scales_of(const rows *r, int64_t i) { return r->code + i * r->ld + cpu_x_padded(r->k); }
 static float scale_of(const rows *r, int64_t i, int64_t j) {
   if (!cpu_x_blocked(r->to)) return r->scale[i];
   const int64_t block = cpu_x_block(r->to);
@@ -73,7 +71,7 @@ static float zero_of(const rows *r, int64_t i, int64_t j) {
 
 /* The equal steps that elements [first, end) of row i take at least. */
 static double step_of(const rows *r, int64_t i, int64_t first, int64_t end) {
-  const int most = r->to == CPU_X_U7B || r->to == CPU_X_U7W ? 127 : 255;
+  const int most = cpu_x_parted(r->to) ? 127 : 255;
   double low = 0, high = 0;
   for (int64_t j = first; j < end; j++) low = fmin(low, r->x[i * r->ldx + j]), high = fmax(high, r->x[i * r->ldx + j]);
   return fmax((high - low) / most, 0x1p-126);
@@ -112,7 +110,7 @@ static void check_rows(const rows *r) {
       else
         check_block(r, i, j, end, 0);
     }
-    for (int64_t j = r->k; j < padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
+    for (int64_t j = r->k; j < cpu_x_padded(r->k); j++) assert_int_equal(code_of(r, i, j), 0);
   }
 }
 

@@ -98,7 +98,7 @@ V_INLINE void convert_rows(const float *x, int64_t ldx, int64_t rows, int64_t k,
   for (int64_t row = 0; row < rows; row += AT_ONCE) {
     const int n = rows - row < AT_ONCE ? (int)(rows - row) : AT_ONCE;
     for (int i = 0; i < n; i++) p[i] = (piece){x + (row + i) * ldx, y + (row + i) * ldy, scale + row + i, zero + row + i};
-    convert_pieces(n, p, k, (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
+    convert_pieces(n, p, k, cpu_x_padded(k));
   }
 }
 
@@ -112,8 +112,7 @@ V_INLINE piece piece_at(const float *x, int64_t ldx, uint8_t *y, int64_t ldy, fl
 /* By blocks of a row: whole ones, then the last of each row if that is shorter. */
 V_INLINE void convert_blocks(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
                              float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block,
-                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  const int64_t block = cpu_x_block(to), whole = k / block, rest = k - whole * block, padded = cpu_x_padded(k);
   piece p[AT_ONCE];
   int n = 0;
   for (int64_t i = 0; i < rows; i++)
@@ -203,8 +202,7 @@ V_INLINE void put_parts(const parted *b) {
 /* Several blocks at once: each is a chain of steps that wait for one another. */
 V_INLINE void convert_parted(const cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k, uint8_t *y, int64_t ldy,
                              float *scale, float *zero) {
-  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k),
-                padded = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP;
+  const int64_t block = cpu_x_block(to), all = cpu_x_zeros(to), blocks = cpu_x_blocks(to, k), padded = cpu_x_padded(k);
   parted b[AT_ONCE];
   for (int64_t i = 0, at = 0; blocks && i < rows;) {
     int n = 0;

@@ -47,7 +47,7 @@ V_INLINE source source_of(const cpu_gemm *g, const place *p) {
   const cpu_x read = cpu_x_beside(DOT_X, g->k, g->group);
   x += p->row * g->ldx;
   return (source){.x = x,
-                  .scale = (const char *)x + (g->k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
+                  .scale = (const char *)x + cpu_x_padded(g->k),
                   .block = cpu_x_block(read),
                   .ldx = g->ldx,
                   .scale_row = g->ldx,

@@ -59,7 +59,8 @@ typedef enum cpu_x {
   CPU_X_COUNT
 } cpu_x;
 enum { CPU_X_STEP = 64 };
-static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; } /* of an element */
+static inline int64_t cpu_x_padded(int64_t k) { return (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP; } /* codes of a row */
+static inline int64_t cpu_x_bytes(cpu_x x) { return x == CPU_X_F32 ? 4 : x == CPU_X_BF16 ? 2 : 1; }      /* of an element */
 
 /* k of one scale of a blocked cpu_x: a few large columns of a layer norm's result then spoil their own block only, or, with
  * the seven bits that suffer most from them, their own part of it. */
@@ -85,8 +86,7 @@ enum { CPU_WAYS = 8 };
 /* Elements from a converted row to the next.  After its codes a row of a blocked cpu_x has scale[blocks] and zero[blocks],
  * or, when these are parted, step[parts], zero times step[parts] for each block, int16_t. */
 static inline int64_t cpu_x_row(cpu_x x, int64_t k) {
-  const int64_t codes = (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP,
-                scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
+  const int64_t codes = cpu_x_padded(k), scales = cpu_x_blocks(x, k) * (1 + cpu_x_zeros(x)) * (int64_t)sizeof(float),
                 row = cpu_x_blocked(x) ? codes + (scales + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP : codes;
   return cpu_crowded(row * cpu_x_bytes(x)) ? row + CPU_X_STEP / cpu_x_bytes(x) : row;
 }
@@ -153,9 +153,7 @@ typedef void cpu_linear_fn(const cpu_gemm *g, int64_t row, int64_t row_end, int6
 typedef void cpu_convert_fn(const float *x, int64_t ldx, int64_t rows, int64_t k, void *y, int64_t ldy, float *scale,
                             float *zero);
 /* Where a blocked row's scales are; its zeros are cpu_x_blocks further. */
-static inline float *cpu_x_scales(void *row, int64_t k) {
-  return (float *)(void *)((char *)row + (k + CPU_X_STEP - 1) / CPU_X_STEP * CPU_X_STEP);
-}
+static inline float *cpu_x_scales(void *row, int64_t k) { return (float *)(void *)((char *)row + cpu_x_padded(k)); }
 /* Whole rows, ldy = cpu_x_row; scale and zero are not used by blocked ones. */
 static inline void cpu_convert_rows(cpu_convert_fn *run, cpu_x to, const float *x, int64_t ldx, int64_t rows, int64_t k,
                                     void *y, float *scale, float *zero) {
